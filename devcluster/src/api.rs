@@ -16,6 +16,7 @@ mod list;
 mod object;
 mod options;
 mod patch;
+mod rbac;
 mod registry;
 mod request;
 mod response;
@@ -40,11 +41,13 @@ use crate::kinds::Kind;
 use crate::store::{Clock, FileError, Store, Window};
 use admission::{Admission, NamespaceLifecycle};
 use call::Call;
+use rbac::Rbac;
 use registry::Registry;
 use served::Served;
 use services::Reserved;
 use subresources::Tokens;
 
+pub use rbac::{Access, Action};
 pub use request::{Body, PatchType, Query, Request, Target, User, Verb};
 pub use response::{Content, List, Object, Response};
 pub use selector::LabelSelector;
@@ -68,6 +71,9 @@ pub struct ApiOptions {
     pub window: Window,
     /// Admission hooks, called after the hooks of the server itself.
     pub admission: Vec<Arc<dyn Admission>>,
+    /// Whether users have only the rights that Roles and `ClusterRoles` give them. On by default; without it
+    /// every user may do everything.
+    pub rbac: bool,
 }
 
 struct Shared {
@@ -77,6 +83,7 @@ struct Shared {
     registry: RwLock<Arc<Registry>>,
     tokens: Tokens,
     reserved: Reserved,
+    rbac: Rbac,
     admission: Vec<Arc<dyn Admission>>,
 }
 
@@ -85,7 +92,8 @@ struct Shared {
 impl ApiOptions {
     /// Returns settings with a random seed, the default window and no hooks.
     pub fn new(clock: Clock) -> Self {
-        Self { clock, seed: fastrand::u64(..), window: Window::default(), admission: Vec::new() }
+        let (seed, window) = (fastrand::u64(..), Window::default());
+        Self { clock, seed, window, admission: Vec::new(), rbac: true }
     }
 }
 
@@ -94,6 +102,7 @@ impl fmt::Debug for ApiOptions {
         f.debug_struct("ApiOptions")
             .field("seed", &self.seed)
             .field("window", &self.window)
+            .field("rbac", &self.rbac)
             .finish_non_exhaustive()
     }
 }
@@ -101,8 +110,8 @@ impl fmt::Debug for ApiOptions {
 // === impl Api ===
 
 impl Api {
-    /// Returns a server with the objects of every new cluster: its namespaces and the Service `kubernetes`.
-    /// Waits only for the admission hooks of the options.
+    /// Returns a server with the objects of every new cluster: its namespaces, the Service `kubernetes`, and the
+    /// roles and bindings of Kubernetes. Waits only for the admission hooks of the options.
     pub async fn new(options: ApiOptions) -> Self {
         let store = Store::new(options.window, Arc::clone(&options.clock));
         Self::on(store, options).await
@@ -128,6 +137,7 @@ impl Api {
             registry: RwLock::new(Arc::new(Registry::builtin())),
             tokens: Tokens::default(),
             reserved: Reserved::default(),
+            rbac: Rbac::new(options.rbac),
             admission,
         };
         let api = Self { shared: Arc::new(shared) };
@@ -136,6 +146,7 @@ impl Api {
         } else {
             api.restore_definitions();
         }
+        api.prepare_policy(options.seed);
         api
     }
 

@@ -16,6 +16,7 @@ pub mod fuzz;
 mod health;
 #[cfg(feature = "http")]
 mod identity;
+mod impersonation;
 #[cfg(feature = "http")]
 mod listen;
 mod path;

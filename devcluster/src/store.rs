@@ -35,7 +35,7 @@ use serde_json::Value;
 
 use file::{Content, File};
 use key::KeyRange;
-use table::Table;
+use table::{Load, Table};
 
 pub use file::FileError;
 pub use key::{GroupResource, Key};
@@ -260,9 +260,22 @@ impl Store {
         );
     }
 
+    /// Gives an unused resource its first objects, at the first revision. `load` is called under the lock of
+    /// the store, once the resource is used.
+    pub fn prepare(
+        &self,
+        resource: &GroupResource,
+        load: impl FnOnce() -> Vec<(Key, Value)> + Send + 'static,
+    ) {
+        let load: Load = Box::new(load);
+        let mut state = self.shared.state.lock();
+        let floor = state.compacted;
+        state.tables.entry(resource.clone()).or_insert_with(|| Table::prepared(floor, load));
+    }
+
     /// Returns the current version of an object; `None` if it does not exist.
     pub fn get(&self, resource: &GroupResource, key: &Key) -> Option<Arc<Version>> {
-        self.shared.state.lock().tables.get(resource)?.get(key).map(Arc::clone)
+        self.shared.state.lock().used(resource)?.get(key).map(Arc::clone)
     }
 
     /// Returns whether there is no object.
@@ -293,7 +306,7 @@ impl Store {
             At::Exact(requested) => requested,
         };
         let floor = state.compacted;
-        let Some(table) = state.tables.get(resource) else {
+        let Some(table) = state.used(resource) else {
             let expired = ReadError::Expired { requested: revision, floor };
             return if revision < floor { Err(expired) } else { Ok(Listing { revision, items: Vec::new() }) };
         };
@@ -375,7 +388,16 @@ impl fmt::Debug for Store {
 
 impl State {
     fn table(&mut self, resource: &GroupResource) -> &mut Table {
-        self.tables.entry(resource.clone()).or_insert_with(|| Table::new(self.compacted))
+        let table = self.tables.entry(resource.clone()).or_insert_with(|| Table::new(self.compacted));
+        table.load();
+        table
+    }
+
+    /// Returns the table of a resource; `None` if the resource has never had an object.
+    fn used(&mut self, resource: &GroupResource) -> Option<&Table> {
+        let table = self.tables.get_mut(resource)?;
+        table.load();
+        Some(table)
     }
 }
 

@@ -7,6 +7,7 @@
 //! Differs from kube-controller-manager: there are no Events about scaling, all Pods run on one Node, and Pod
 //! templates have other hashes.
 
+mod aggregation;
 mod api;
 mod claim;
 mod client;
@@ -53,6 +54,8 @@ pub enum Controller {
     EndpointSlices,
     /// Writes the addresses of the Pods of Services into Endpoints.
     Endpoints,
+    /// Gives aggregated `ClusterRoles`, such as `view`, the rules of the roles that they select.
+    ClusterRoles,
 }
 
 /// The settings of the controllers.
@@ -87,7 +90,7 @@ pub async fn run(client: impl Client, options: Options, stop: CancellationToken)
 
 impl Controller {
     /// All controllers, in the order of their declaration.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Namespaces,
         Self::NamespaceDefaults,
         Self::GarbageCollector,
@@ -96,6 +99,7 @@ impl Controller {
         Self::Pods,
         Self::EndpointSlices,
         Self::Endpoints,
+        Self::ClusterRoles,
     ];
 }
 

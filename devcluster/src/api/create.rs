@@ -8,6 +8,8 @@ use super::admission::Operation;
 use super::call::Call;
 use super::object;
 use super::options::WriteOptions;
+use super::rbac::{Access, Action};
+use super::request::Verb;
 use super::response::{Content, Object};
 use super::served::Served;
 use super::{Api, Response, Status};
@@ -42,6 +44,7 @@ impl Api {
     /// Admits, names, validates and stores a decoded object.
     pub(super) async fn insert(&self, call: &mut Call, mut object: Value) -> Result<Object, Status> {
         self.admit(call, Operation::Create, None, &mut object).await?;
+        self.check_grant(call, None, &object)?;
         call.warnings.extend(object::deduplicate_owners(&mut object));
         let served = Arc::clone(&call.served);
         let kind = &*served.kind;
@@ -92,6 +95,10 @@ impl Api {
             call.warnings.extend(metadata::finalizer_warnings(metadata, None));
         }
         call.warnings.extend(super::builtin::warnings(kind, &object, None));
+        if call.verb != Verb::Create {
+            let create = Access::to("create", kind, &call.target.namespace, &name);
+            self.authorize(&call.user, &Action::Resource(create))?;
+        }
         self.validate(call, Operation::Create, None, &object).await?;
         let key = Key::new(&call.target.namespace, &name);
         let exists = |existing: &Value| {

@@ -33,8 +33,10 @@ struct Condition {
 // === impl Api ===
 
 impl Api {
-    /// Reacts to a stored write: advances a definition. Called after each write of an object.
+    /// Reacts to a stored write: advances a definition, or has the rights read again. Called after each write
+    /// of an object.
     pub(super) fn after_write(&self, kind: &Kind, version: &Version) {
+        self.shared.rbac.note_change(kind);
         if builtin::is_definition(kind) {
             self.settle_definition(version.key());
         }
@@ -43,6 +45,7 @@ impl Api {
     /// Reacts to a deletion. Called after each deletion of an object: a deleted definition is no longer
     /// served, and the last deleted object lets a terminating definition go.
     pub(super) fn after_delete(&self, kind: &Kind, version: &Version) {
+        self.shared.rbac.note_change(kind);
         if builtin::is_definition(kind) {
             self.forget_definition(version.value());
         } else if kind.type_name.is_none() {

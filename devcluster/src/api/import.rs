@@ -33,6 +33,7 @@ impl Api {
         let namespace = if served.kind.namespaced { object::meta(&object, "namespace") } else { "" };
         let key = Key::new(namespace, object::meta(&object, "name"));
         self.shared.store.import(&served.resource, key, served.to_storage(object), revision);
+        self.shared.rbac.note_change(&served.kind);
         Ok(())
     }
 }

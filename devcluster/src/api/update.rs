@@ -99,6 +99,9 @@ impl Api {
         }
         let mut object = make(call, Some(old))?;
         self.admit(call, Operation::Update, Some(old), &mut object).await?;
+        if call.target.subresource.is_empty() {
+            self.check_grant(call, Some(old), &object)?;
+        }
         call.warnings.extend(object::deduplicate_owners(&mut object));
         match sent_revision(&object)? {
             0 if terms.unconditional || kind.unconditional_update => {

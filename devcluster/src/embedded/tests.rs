@@ -168,6 +168,7 @@ mod over_tcp {
     use hyper_util::client::legacy::Client as HttpClient;
     use hyper_util::rt::TokioExecutor;
     use k8s_openapi::api::core::v1::ServiceAccount;
+    use k8s_openapi::api::rbac::v1::RoleBinding;
     use kube::Config;
     use kube::client::ConfigExt as _;
     use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
@@ -244,8 +245,14 @@ mod over_tcp {
         again.stop().await;
     }
 
-    /// Returns a client with a token of a new `ServiceAccount`.
+    /// Returns a client with a token of a new `ServiceAccount` that may edit the objects of its namespace.
     async fn service_account(cluster: &Embedded, name: &str) -> Client {
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"});
+        let subjects = json!([{"kind": "ServiceAccount", "name": name}]);
+        let binding = json!({"metadata": {"name": name}, "roleRef": role, "subjects": subjects});
+        let binding = serde_json::from_value(binding).expect("a binding");
+        let bindings: Api<RoleBinding> = Api::default_namespaced(cluster.client());
+        bindings.create(&PostParams::default(), &binding).await.expect("created");
         let account = json!({"metadata": {"name": name}});
         let accounts: Api<ServiceAccount> = Api::default_namespaced(cluster.client());
         let account = serde_json::from_value(account).expect("an account");

@@ -35,6 +35,11 @@ pub fn scale_kind() -> Kind {
     table::scale_kind()
 }
 
+/// Returns the kind of the subresource `token` of ServiceAccounts.
+pub fn token_kind() -> Kind {
+    table::token_kind()
+}
+
 /// Returns the release of Kubernetes that the table was generated from, such as `v1.36.3`.
 pub fn release() -> &'static str {
     table::header().release

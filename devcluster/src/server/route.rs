@@ -60,6 +60,14 @@ pub(crate) fn verb_name(method: &Method, path: &ResourcePath, query: &Query) -> 
     }
 }
 
+/// Returns the name that the field selector of a list or watch asks for; empty if it asks for no single name.
+pub(crate) fn selected_name(query: &Query) -> &str {
+    let terms = query.get("fieldSelector").unwrap_or_default().split(',');
+    let named = terms.filter_map(|term| term.strip_prefix("metadata.name="));
+    let name = named.map(|name| name.strip_prefix('=').unwrap_or(name)).next().unwrap_or_default();
+    if matches!(name, "." | "..") || name.contains(['/', '%']) { "" } else { name }
+}
+
 /// Returns the verb of a request, or the error if the endpoint does not support it.
 pub(crate) fn verb(
     method: &Method,

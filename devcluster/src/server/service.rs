@@ -11,19 +11,21 @@ use http::header::{ACCEPT, CONTENT_TYPE, HOST, IF_NONE_MATCH, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderName, Method, Response};
 use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::accept::{self, Accepted, Convert};
 use super::answer::{Answer, AnswerBody};
 use super::audit::{self, Audit};
-use super::auth::{self, Action, Peer, Tokens};
+use super::auth::{self, Peer, Tokens};
 use super::faults::{Effects, Fault, Faults};
+use super::impersonation::{self, LastModes};
 use super::path::{self, Path, ResourcePath};
 use super::route::{self, Refusal};
 use super::stream::Limits;
 use super::{content, discovery, health, represent};
-use crate::api::{Api, Body, Details, Query, Request, Status, Target, User, Verb};
+use crate::api::{Access, Action, Api, Body, Details, Query, Request, Status, Target, User, Verb};
 use crate::kinds::{Kind, builtin};
 
 /// Longest time for a client to send a body; kube-apiserver's limit for a complete request.
@@ -45,6 +47,7 @@ pub struct ApiService {
 struct Shared {
     api: Api,
     tokens: Tokens,
+    last_modes: LastModes,
     faults: Faults,
     /// The source of audit ids.
     random: Mutex<fastrand::Rng>,
@@ -56,9 +59,11 @@ impl ApiService {
     /// Returns a service that authenticates requests by bearer token. `seed` determines the requests that
     /// faults affect, and the audit ids.
     pub fn new(api: Api, tokens: impl IntoIterator<Item = (String, User)>, seed: u64) -> Self {
-        let tokens = tokens.into_iter().collect();
+        let tokens =
+            tokens.into_iter().map(|(token, user)| (token, impersonation::completed(user))).collect();
         let (faults, random) = (Faults::new(seed), Mutex::new(fastrand::Rng::with_seed(seed)));
-        Self { shared: Arc::new(Shared { api, tokens, faults, random }), user: None, audit: None }
+        let last_modes = LastModes::default();
+        Self { shared: Arc::new(Shared { api, tokens, last_modes, faults, random }), user: None, audit: None }
     }
 
     /// Returns the same service with an audit log.
@@ -70,7 +75,7 @@ impl ApiService {
     /// Returns the same service with a fixed user, for requests without credentials.
     #[must_use]
     pub fn as_user(&self, user: User) -> Self {
-        Self { user: Some(auth::authenticated(user)), ..self.clone() }
+        Self { user: Some(impersonation::completed(user)), ..self.clone() }
     }
 
     /// Returns the same service without the fixed user, so that requests need a token.
@@ -113,14 +118,15 @@ impl ApiService {
         let method = &incoming.parts.method;
         let path = path::parse(incoming.parts.uri.path());
         if let Path::Resource(resource) = &path {
-            let verb = route::verb_name(method, resource, &incoming.query);
-            let action = Action::Resource(verb, resource);
-            let user = auth::impersonated(sender, &incoming.parts.headers, &action)?;
-            return self.audited_resource(incoming, resource, verb, user, body).await;
+            let access = access(method, resource, &incoming.query);
+            let user = self.impersonated(incoming, sender, &Action::Resource(access))?;
+            return self.audited_resource(incoming, resource, &access, user, body).await;
         }
         let verb = method.as_str().to_ascii_lowercase();
-        let action = Action::Path(&verb, incoming.parts.uri.path());
-        auth::impersonated(sender, &incoming.parts.headers, &action)?;
+        let decoded = percent_decode_str(incoming.parts.uri.path()).decode_utf8_lossy();
+        let action = Action::Path { verb: &verb, path: &decoded };
+        let user = self.impersonated(incoming, sender, &action)?;
+        self.shared.api.authorize(&user, &action)?;
         match &path {
             Path::Health { endpoint, check } => {
                 Ok(health::answer(endpoint, check.as_deref(), &incoming.query))
@@ -139,23 +145,40 @@ impl ApiService {
         }
     }
 
-    /// Handles a request to a resource, and appends it to the audit log if that contains such requests.
+    fn impersonated(
+        &self,
+        incoming: &Incoming<'_>,
+        sender: User,
+        action: &Action<'_>,
+    ) -> Result<User, Status> {
+        let Shared { api, last_modes, .. } = &*self.shared;
+        impersonation::impersonated(api, last_modes, sender, &incoming.parts.headers, action)
+    }
+
+    /// Handles a request to a resource if its user may do that, and appends it to the audit log if that
+    /// contains such requests.
     async fn audited_resource<B: http_body::Body>(
         &self,
         incoming: &Incoming<'_>,
         path: &ResourcePath,
-        verb: &str,
+        access: &Access<'_>,
         user: User,
         body: B,
     ) -> Result<Answer, Refusal> {
+        let verb = access.verb;
         let log = self.audit.as_ref();
         let entry = log.and_then(|log| {
             let uri = &incoming.parts.uri;
             Some((log, audit::Entry::of(verb, path, &user, uri, self.shared.api.now())?))
         });
         let mut sent = None;
-        let answer =
-            self.resource(incoming, path, verb, user, body, entry.is_some().then_some(&mut sent)).await;
+        let answer = match self.shared.api.authorize(&user, &Action::Resource(*access)) {
+            Ok(()) => {
+                let sent = entry.is_some().then_some(&mut sent);
+                self.resource(incoming, path, verb, user, body, sent).await
+            }
+            Err(status) => Err(status.into()),
+        };
         if let Some((log, entry)) = entry {
             let code = match &answer {
                 Ok(answer) => answer.code(),
@@ -276,6 +299,17 @@ impl<'a> Incoming<'a> {
             is_get: self.parts.method == Method::GET,
         }
     }
+}
+
+/// Returns what a request to a resource asks for, in the terms of rules.
+fn access<'a>(method: &Method, path: &'a ResourcePath, query: &'a Query) -> Access<'a> {
+    let verb = route::verb_name(method, path, query);
+    let lists = !path.watch && path.name.is_empty() && matches!(verb, "list" | "watch");
+    let name = if lists { route::selected_name(query) } else { path.name.as_str() };
+    // The namespace of a request for a Namespace is that Namespace, also in other groups.
+    let namespace = if path.resource == "namespaces" { path.name.as_str() } else { path.namespace.as_str() };
+    let (group, resource) = (path.group.as_str(), path.resource.as_str());
+    Access { verb, group, resource, subresource: &path.subresource, namespace, name }
 }
 
 async fn decode<B: http_body::Body>(

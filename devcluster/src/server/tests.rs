@@ -287,7 +287,11 @@ async fn requests_need_credentials() {
         assert_eq!(reply.json(), expected, "{path}");
     }
     let token = ("authorization", "Bearer secret");
-    assert_eq!(send(&anonymous, "GET", CONFIG_MAPS, &[token], "").await.code, 200);
+    let reply = send(&anonymous, "GET", CONFIG_MAPS, &[token], "").await;
+    let expected = "configmaps is forbidden: User \"bob\" cannot list resource \"configmaps\" in API group \"\" in \
+                    the namespace \"default\"";
+    assert_eq!((reply.code, reply.message().as_str()), (403, expected));
+    assert_eq!(send(&anonymous, "GET", "/apis/apps/v1", &[token], "").await.code, 200);
     let reply = send(&anonymous, "GET", "/nope", &[token, ("impersonate-user", "alice")], "").await;
     let expected = "forbidden: User \"bob\" cannot impersonate-on:user-info:get path \"/nope\"";
     assert_eq!((reply.code, reply.message().as_str()), (403, expected));

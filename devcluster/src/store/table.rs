@@ -4,14 +4,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use tokio::sync::watch;
 
 use super::key::KeyRange;
-use super::{Change, Key, ReadError, Version, Window, WriteError};
+use super::{Change, FIRST, Key, ReadError, Version, Window, WriteError};
+
+/// Returns the first objects of a resource.
+pub(super) type Load = Box<dyn FnOnce() -> Vec<(Key, Value)> + Send>;
 
 /// The objects of one resource. All methods are called under the lock of the store.
 pub(super) struct Table {
     current: BTreeMap<Key, Arc<Version>>,
+    /// Returns the first objects; `None` once they are in `current`.
+    load: Option<Load>,
     /// Changes in revision order, each with its time. Changes up to `floor` (inclusive) stay only
     /// for connected watchers.
     history: VecDeque<(Timestamp, Arc<Change>)>,
@@ -41,12 +47,29 @@ impl Table {
     pub(super) fn new(floor: u64) -> Self {
         Self {
             current: BTreeMap::new(),
+            load: None,
             history: VecDeque::new(),
             floor,
             forgotten: 0,
             signal: watch::Sender::new(()),
             ended: (0, 0),
         }
+    }
+
+    /// Returns a table whose first objects are loaded on its first use.
+    pub(super) fn prepared(floor: u64, load: Load) -> Self {
+        Self { load: Some(load), ..Self::new(floor) }
+    }
+
+    /// Loads the first objects, if that has not happened yet.
+    pub(super) fn load(&mut self) {
+        let Some(load) = self.load.take() else { return };
+        self.current = load()
+            .into_iter()
+            .map(|(key, value)| {
+                (key.clone(), Arc::new(Version::new(key, value, FIRST, FIRST)))
+            })
+            .collect();
     }
 
     /// Applies a change; returns the changes that left the history, which take long to drop.

@@ -16,6 +16,9 @@ const MANAGER: &str = "kube-controller-manager";
 /// The field manager of the statuses of Pods and Nodes.
 const KUBELET: &str = "kubelet";
 
+/// The field manager of the rules of aggregated `ClusterRoles`, the only objects that are applied.
+const AGGREGATION: &str = "clusterrole-aggregation-controller";
+
 impl Client for Api {
     fn kinds(&self) -> Vec<Arc<Kind>> {
         Self::kinds(self)
@@ -60,6 +63,7 @@ impl Client for Api {
             Verb::Create => api::Verb::Create,
             Verb::Update => api::Verb::Update,
             Verb::MergePatch => api::Verb::Patch(PatchType::Merge),
+            Verb::Apply => api::Verb::Patch(PatchType::Apply),
             Verb::Delete => api::Verb::Delete,
             Verb::DeleteCollection => api::Verb::DeleteCollection,
         };
@@ -73,6 +77,9 @@ impl Client for Api {
             matches!(&*request.resource.resource, "pods" | "nodes") && request.subresource == "status";
         let mut call = api::Request::new(verb, target).with_body(request.body);
         call.user_agent = String::from(if reports { KUBELET } else { MANAGER });
+        if request.verb == Verb::Apply {
+            call = call.with("fieldManager", AGGREGATION).with("force", "true");
+        }
         object(self.call(call).await?.content)
     }
 }

@@ -76,6 +76,8 @@ pub enum Verb {
     Update,
     /// PATCH with a JSON merge patch.
     MergePatch,
+    /// PATCH with an apply configuration that takes over fields of other managers.
+    Apply,
     /// DELETE of an object.
     Delete,
     /// DELETE of all objects of a namespace.
@@ -139,6 +141,14 @@ impl Request {
         metadata["uid"] = object.uid().into();
         metadata["resourceVersion"] = object.text("/metadata/resourceVersion").into();
         Self::of(Verb::MergePatch, resource, object, json!({ "metadata": metadata }))
+    }
+
+    /// Returns the request to apply fields of an object.
+    pub(super) fn apply(resource: &GroupResource, object: &Value, mut fields: Value) -> Self {
+        fields["apiVersion"] = object["apiVersion"].clone();
+        fields["kind"] = object["kind"].clone();
+        fields["metadata"] = json!({"name": object.name()});
+        Self::of(Verb::Apply, resource, object, fields)
     }
 
     /// Returns the request to delete an object with these `DeleteOptions`, if its uid is unchanged.

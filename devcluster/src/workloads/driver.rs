@@ -20,7 +20,9 @@ use super::object::Object as _;
 use super::triggers::{self, Change};
 use super::view::{Name, View};
 use super::work::{Item, Work};
-use super::{Decision, Options, deployment, endpoints, garbage, namespace, pod, replica_set, resources};
+use super::{
+    Decision, Options, aggregation, deployment, endpoints, garbage, namespace, pod, replica_set, resources,
+};
 use crate::store::GroupResource;
 
 /// Delay before another attempt to open a watch.
@@ -299,6 +301,7 @@ impl<C: Client> Driver<C> {
                 let node = get(resources::nodes(), &Name::new("", pod::NODE));
                 pod::decide_node(node.map(AsRef::as_ref), now).into()
             }
+            (Item::ClusterRoles, None) => aggregation::decide(view.all(&resources::cluster_roles())).into(),
             (Item::EndpointSlices(name), None) => {
                 let Some(service) = get(resources::services(), name) else { return Decision::default() };
                 let pods = list(resources::pods(), &name.namespace);
@@ -352,7 +355,8 @@ impl<C: Client> Driver<C> {
                 Ok(object) => {
                     // The response to a deletion has no revision to wait for: it is a `Status`, or the object
                     // before the deletion.
-                    let written = matches!(verb, Verb::Create | Verb::Update | Verb::MergePatch);
+                    let written =
+                        matches!(verb, Verb::Create | Verb::Update | Verb::MergePatch | Verb::Apply);
                     if let Some(revision) =
                         revision_of(&object).filter(|_| written && object["kind"] != "Status")
                     {

@@ -13,6 +13,7 @@ macro_rules! resources {
 }
 
 resources! {
+    cluster_roles: "rbac.authorization.k8s.io" "clusterroles";
     config_maps: "" "configmaps";
     custom_resource_definitions: "apiextensions.k8s.io" "customresourcedefinitions";
     deployments: "apps" "deployments";

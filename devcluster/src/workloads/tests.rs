@@ -323,3 +323,27 @@ async fn controllers_can_be_switched_off() {
     assert!(cluster.list(PODS).await.iter().all(|pod| pod.text("/spec/nodeName").is_empty()));
     assert!(cluster.list("/v1/nodes").await.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_aggregated_role_follows_the_roles_that_it_selects() {
+    const ROLES: &str = "rbac.authorization.k8s.io/v1/clusterroles/";
+    let cluster = Cluster::start().await;
+    cluster.idle().await;
+    let view = cluster.get(&format!("{ROLES}/view")).await;
+    assert_eq!(view.text("/metadata/resourceVersion"), "1", "the first rules are complete");
+    let rule = json!({"verbs": ["get"], "apiGroups": ["example.com"], "resources": ["widgets"]});
+    let labels = json!({"rbac.authorization.k8s.io/aggregate-to-view": "true"});
+    cluster.create(ROLES, json!({"metadata": {"name": "widgets", "labels": labels}, "rules": [rule]})).await;
+    cluster.idle().await;
+    for name in ["view", "edit", "admin"] {
+        let role = cluster.get(&format!("{ROLES}/{name}")).await;
+        assert!(role.list("/rules").contains(&rule), "{role}");
+    }
+    let view = cluster.get(&format!("{ROLES}/view")).await;
+    let managers = view.list("/metadata/managedFields").iter().map(|entry| entry.text("/manager"));
+    assert_eq!(managers.collect::<Vec<_>>(), ["clusterrole-aggregation-controller", "kube-apiserver"]);
+    cluster.call(api::Verb::Delete, &format!("{ROLES}/widgets"), Value::Null).await;
+    cluster.idle().await;
+    let view = cluster.get(&format!("{ROLES}/view")).await;
+    assert!(!view.list("/rules").contains(&rule), "{view}");
+}

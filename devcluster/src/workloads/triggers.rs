@@ -69,6 +69,7 @@ pub(super) fn of(view: &View, change: Change<'_>, add: &mut impl FnMut(Item)) {
                 });
             }
         }
+        ("rbac.authorization.k8s.io", "clusterroles") => add(Item::ClusterRoles),
         ("apps", "deployments") => add(Item::Deployment(name)),
         _ => {}
     }

@@ -35,6 +35,8 @@ pub(super) enum Item {
     EndpointSlices(Name),
     /// The Endpoints of a Service.
     Endpoints(Name),
+    /// The aggregated ClusterRoles.
+    ClusterRoles,
 }
 
 /// A queue of items, in the order in which they were added or become due.
@@ -63,6 +65,7 @@ impl Item {
             Self::Node | Self::Pod(_) => Controller::Pods,
             Self::EndpointSlices(_) => Controller::EndpointSlices,
             Self::Endpoints(_) => Controller::Endpoints,
+            Self::ClusterRoles => Controller::ClusterRoles,
         }
     }
 }

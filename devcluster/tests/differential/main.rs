@@ -49,6 +49,7 @@ const FILES: &[&str] = &[
     include_str!("scenarios/apply.txt"),
     include_str!("scenarios/custom.txt"),
     include_str!("scenarios/kinds.txt"),
+    include_str!("scenarios/rights.txt"),
     include_str!("scenarios/transport.txt"),
     include_str!("scenarios/bad_input.txt"),
 ];

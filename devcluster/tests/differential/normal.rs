@@ -3,7 +3,7 @@
 //! - uids are numbered by first appearance.
 //! - resourceVersions of objects become ranks among all of the transcript; that of a list or bookmark becomes
 //!   the number of ranks up to it, since other writers of the real server may have moved it on.
-//! - Times the server sets, allocated addresses and ports, continue tokens and generated suffixes become
+//! - Times the server sets, allocated addresses and ports, tokens and generated suffixes become
 //!   marks.
 //! - Bookmarks that a timer sends are left out.
 //! - Causes are a set: the real server repeats some. The text that repeats them is dropped.
@@ -35,8 +35,15 @@ static DUMP: LazyLock<Regex> = LazyLock::new(|| {
 static ADDRESS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d+\.\d+\.\d+\.\d+$").expect("a pattern"));
 
 /// Keys of times that servers set.
-const TIMES: &[&str] =
-    &["creationTimestamp", "deletionTimestamp", "time", "lastTransitionTime", "lastUpdateTime", "startTime"];
+const TIMES: &[&str] = &[
+    "creationTimestamp",
+    "deletionTimestamp",
+    "expirationTimestamp",
+    "time",
+    "lastTransitionTime",
+    "lastUpdateTime",
+    "startTime",
+];
 
 /// Returns the transcript with marks.
 pub(crate) fn normalised(mut transcript: Value) -> Value {
@@ -112,6 +119,8 @@ impl Normaliser {
             Value::String(text) => {
                 if TIMES.contains(&key) && TIME.is_match(text) {
                     if text.contains('.') { "<time with fraction>" } else { "<time>" }.clone_into(text);
+                } else if key == "token" && text.starts_with("eyJ") {
+                    "<token>".clone_into(text);
                 } else if key == "continue" && !text.is_empty() {
                     "<token>".clone_into(text);
                 } else if ["clusterIP", "clusterIPs", "ip"].contains(&key) && ADDRESS.is_match(text) {

@@ -109,7 +109,7 @@ impl Side {
             request = request.header(CONTENT_TYPE, content_type);
         }
         for (name, value) in &step.headers {
-            request = request.header(name, value);
+            request = request.header(name, self.filled(value));
         }
         if !given("user-agent") {
             request = request.header("user-agent", "differential/1");

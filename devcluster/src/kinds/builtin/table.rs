@@ -136,10 +136,26 @@ pub(super) fn kinds() -> Vec<Arc<Kind>> {
 }
 
 /// Returns the kind of the subresource `scale`.
-#[expect(clippy::expect_used, reason = "the line is a constant, and every test of a scale reads it")]
 pub(super) fn scale_kind() -> Kind {
-    let line = r#"{"kind":"Scale","group":"autoscaling","version":"v1","plural":"scales","singular":"scale",
-        "namespaced":true,"verbs":[],"as":"autoscaling/v1.Scale"}"#;
+    kind_of(
+        r#"{"kind":"Scale","group":"autoscaling","version":"v1","plural":"scales","singular":"scale",
+        "namespaced":true,"verbs":[],"as":"autoscaling/v1.Scale"}"#,
+    )
+}
+
+/// Returns the kind of the subresource `token` of ServiceAccounts.
+pub(super) fn token_kind() -> Kind {
+    kind_of(
+        r#"{"kind":"TokenRequest","group":"authentication.k8s.io","version":"v1","plural":"tokenrequests",
+        "singular":"tokenrequest","namespaced":true,"verbs":[],"as":"authentication/v1.TokenRequest"}"#,
+    )
+}
+
+#[expect(
+    clippy::expect_used,
+    reason = "the lines are constants, and the tests of the subresources read them"
+)]
+fn kind_of(line: &'static str) -> Kind {
     serde_json::from_str::<KindLine>(line).expect("the line of a kind").into_kind()
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Checks, items};
+use super::{Checks, items, selectors};
 use crate::kinds::names::NameRule;
 use crate::kinds::{FieldError, names};
 
@@ -10,6 +10,28 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Checks the rules of a Role or `ClusterRole`.
 pub(super) fn check_role(checks: &mut Checks, role: &Value, type_name: &str) {
+    check_rules(checks, role, type_name);
+    let aggregation = &role["aggregationRule"];
+    if aggregation.is_null() {
+        return;
+    }
+    let path = "aggregationRule.clusterRoleSelectors";
+    let selected = items(&aggregation["clusterRoleSelectors"]);
+    if selected.is_empty() {
+        let why = "at least one clusterRoleSelector required if aggregationRule is non-nil";
+        checks.add(FieldError::required(path, why));
+    }
+    for (index, selector) in selected.iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        let before = checks.errors.len();
+        selectors::check(checks, &path, selector);
+        if checks.errors.len() > before {
+            checks.add(FieldError::invalid_shown(path, "null", "invalid label selector."));
+        }
+    }
+}
+
+fn check_rules(checks: &mut Checks, role: &Value, type_name: &str) {
     for (index, rule) in items(&role["rules"]).iter().enumerate() {
         let path = format!("rules[{index}]");
         let empty = |field: &str| items(&rule[field]).is_empty();
