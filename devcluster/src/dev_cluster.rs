@@ -103,7 +103,7 @@ impl DevCluster {
         }
     }
 
-    /// Returns a client with the given user name and groups.
+    /// Returns a client with the given user name and groups, and the rights that roles give them.
     ///
     /// # Errors
     /// If a name cannot stand in a header of HTTP.

@@ -40,7 +40,7 @@ const DEFAULT_NAMESPACE: &str = "default";
 /// The settings of an embedded server.
 #[derive(Debug)]
 pub struct EmbeddedOptions {
-    /// The settings of the API.
+    /// The settings of the API, among them whether users need [rights](ApiOptions::rbac).
     pub api: ApiOptions,
     /// Bearer tokens and their users; empty by default.
     pub tokens: Vec<(String, User)>,
@@ -183,7 +183,8 @@ impl Embedded {
         Client::new(self.service.as_user(User::admin()), DEFAULT_NAMESPACE)
     }
 
-    /// Returns a client with the given user name and groups. It calls the server without a socket.
+    /// Returns a client with the given user name and groups, and the rights that roles give them. It calls the
+    /// server without a socket.
     pub fn client_as<'a>(&self, user: &str, groups: impl IntoIterator<Item = &'a str>) -> Client {
         let groups = groups.into_iter().map(str::to_owned).collect();
         let user = User { name: user.to_owned(), groups, ..User::default() };

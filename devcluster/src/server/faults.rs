@@ -6,9 +6,13 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde_json::json;
 use tokio::sync::watch;
 
+use super::accept::Accepted;
+use super::answer::Answer;
 use super::path::ResourcePath;
+use crate::api::{Details, Status};
 
 /// The fault rules of one server.
 #[derive(Debug)]
@@ -72,6 +76,56 @@ pub(super) struct Effects {
 struct State {
     rules: Vec<FaultRule>,
     random: fastrand::Rng,
+}
+
+// === impl Fault ===
+
+impl Fault {
+    /// Returns the response of a fault; for `Hang` it never completes.
+    pub(super) async fn answer(&self, verb: &str, path: &ResourcePath, accepted: &Accepted) -> Answer {
+        let details = Details {
+            name: path.name.clone(),
+            group: path.group.clone(),
+            kind: path.resource.clone(),
+            ..Details::default()
+        };
+        let status = match self {
+            Self::TooManyRequests { retry_after_seconds } => {
+                let answer = Answer::text(429, "Too many requests, please try again later.\n");
+                return answer.with("retry-after", &retry_after_seconds.to_string());
+            }
+            Self::Expired if verb == "watch" => {
+                let status = Status::expired("too old resource version: 1 (2)").to_value();
+                let line = json!({"type": "ERROR", "object": status});
+                return Answer::json(200, format!("{line}\n").into());
+            }
+            Self::Expired => Status::expired("The resourceVersion for the provided list is too old."),
+            Self::Conflict => {
+                let qualified = if path.group.is_empty() {
+                    path.resource.clone()
+                } else {
+                    format!("{}.{}", path.resource, path.group)
+                };
+                let why = "the object has been modified; please apply your changes to the latest version and try again";
+                let message =
+                    format!("Operation cannot be fulfilled on {qualified} \"{}\": {why}", path.name);
+                Status::new(409, "Conflict", message).with_details(details)
+            }
+            Self::ServerError(503) => {
+                let message = "the server is currently unable to handle the request";
+                Status::new(503, "ServiceUnavailable", message).with_details(details)
+            }
+            Self::ServerError(504) => {
+                Status::new(504, "Timeout", "request did not complete within the allotted timeout")
+            }
+            Self::ServerError(code) => Status::new(*code, "InternalError", "Internal error occurred: fault"),
+            // Only `Hang` occurs here: `Faults::effects` handles the other three itself.
+            Self::Hang | Self::Delay(_) | Self::CutWatch { .. } | Self::DropBookmarks => {
+                std::future::pending::<Status>().await
+            }
+        };
+        Answer::status(&status, accepted)
+    }
 }
 
 // === impl FaultRule ===

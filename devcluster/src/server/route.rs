@@ -6,7 +6,7 @@
 use http::Method;
 
 use super::path::ResourcePath;
-use crate::api::{Details, PatchType, Query, Status, Verb};
+use crate::api::{Access, Details, PatchType, Query, Status, Verb};
 use crate::kinds::Kind;
 
 /// An error response.
@@ -43,7 +43,7 @@ pub(crate) fn wrong_method() -> Status {
 
 /// Returns the authorization verb of a request, which does not depend on the kind; empty for an unknown
 /// method.
-pub(crate) fn verb_name(method: &Method, path: &ResourcePath, query: &Query) -> &'static str {
+fn verb_name(method: &Method, path: &ResourcePath, query: &Query) -> &'static str {
     if path.watch {
         return "watch";
     }
@@ -60,8 +60,19 @@ pub(crate) fn verb_name(method: &Method, path: &ResourcePath, query: &Query) -> 
     }
 }
 
+/// Returns what a request to a resource asks for, in the terms of rules.
+pub(crate) fn access<'a>(method: &Method, path: &'a ResourcePath, query: &'a Query) -> Access<'a> {
+    let verb = verb_name(method, path, query);
+    let lists = !path.watch && path.name.is_empty() && matches!(verb, "list" | "watch");
+    let name = if lists { selected_name(query) } else { path.name.as_str() };
+    // The namespace of a request for a Namespace is that Namespace, also in other groups.
+    let namespace = if path.resource == "namespaces" { path.name.as_str() } else { path.namespace.as_str() };
+    let (group, resource) = (path.group.as_str(), path.resource.as_str());
+    Access { verb, group, resource, subresource: &path.subresource, namespace, name }
+}
+
 /// Returns the name that the field selector of a list or watch asks for; empty if it asks for no single name.
-pub(crate) fn selected_name(query: &Query) -> &str {
+fn selected_name(query: &Query) -> &str {
     let terms = query.get("fieldSelector").unwrap_or_default().split(',');
     let named = terms.filter_map(|term| term.strip_prefix("metadata.name="));
     let name = named.map(|name| name.strip_prefix('=').unwrap_or(name)).next().unwrap_or_default();

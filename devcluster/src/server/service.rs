@@ -19,13 +19,13 @@ use super::accept::{self, Accepted, Convert};
 use super::answer::{Answer, AnswerBody};
 use super::audit::{self, Audit};
 use super::auth::{self, Peer, Tokens};
-use super::faults::{Effects, Fault, Faults};
+use super::faults::{Effects, Faults};
 use super::impersonation::{self, LastModes};
 use super::path::{self, Path, ResourcePath};
 use super::route::{self, Refusal};
 use super::stream::Limits;
 use super::{content, discovery, health, represent};
-use crate::api::{Access, Action, Api, Body, Details, Query, Request, Status, Target, User, Verb};
+use crate::api::{Access, Action, Api, Body, Query, Request, Status, Target, User, Verb};
 use crate::kinds::{Kind, builtin};
 
 /// Longest time for a client to send a body; kube-apiserver's limit for a complete request.
@@ -118,7 +118,7 @@ impl ApiService {
         let method = &incoming.parts.method;
         let path = path::parse(incoming.parts.uri.path());
         if let Path::Resource(resource) = &path {
-            let access = access(method, resource, &incoming.query);
+            let access = route::access(method, resource, &incoming.query);
             let user = self.impersonated(incoming, sender, &Action::Resource(access))?;
             return self.audited_resource(incoming, resource, &access, user, body).await;
         }
@@ -205,7 +205,7 @@ impl ApiService {
             tokio::time::sleep(effects.delay).await;
         }
         if let Some(failure) = &effects.failure {
-            return Ok(fail(failure, verb_name, path, &incoming.for_errors()).await);
+            return Ok(failure.answer(verb_name, path, &incoming.for_errors()).await);
         }
         let Some(kind) = self.shared.api.kind(&path.group, &path.version, &path.resource) else {
             let built_in = discovery::is_built_in(&path.group);
@@ -301,17 +301,6 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// Returns what a request to a resource asks for, in the terms of rules.
-fn access<'a>(method: &Method, path: &'a ResourcePath, query: &'a Query) -> Access<'a> {
-    let verb = route::verb_name(method, path, query);
-    let lists = !path.watch && path.name.is_empty() && matches!(verb, "list" | "watch");
-    let name = if lists { route::selected_name(query) } else { path.name.as_str() };
-    // The namespace of a request for a Namespace is that Namespace, also in other groups.
-    let namespace = if path.resource == "namespaces" { path.name.as_str() } else { path.namespace.as_str() };
-    let (group, resource) = (path.group.as_str(), path.resource.as_str());
-    Access { verb, group, resource, subresource: &path.subresource, namespace, name }
-}
-
 async fn decode<B: http_body::Body>(
     body: B,
     verb: Verb,
@@ -372,52 +361,6 @@ fn request(
     }
     request.target = target;
     Ok(request)
-}
-
-/// Returns the response of a fault; for `Hang` it never completes.
-async fn fail(fault: &Fault, verb: &str, path: &ResourcePath, accepted: &Accepted) -> Answer {
-    let details = Details {
-        name: path.name.clone(),
-        group: path.group.clone(),
-        kind: path.resource.clone(),
-        ..Details::default()
-    };
-    let status = match fault {
-        Fault::TooManyRequests { retry_after_seconds } => {
-            let answer = Answer::text(429, "Too many requests, please try again later.\n");
-            return answer.with("retry-after", &retry_after_seconds.to_string());
-        }
-        Fault::Expired if verb == "watch" => {
-            let status = Status::expired("too old resource version: 1 (2)").to_value();
-            let line = json!({"type": "ERROR", "object": status});
-            return Answer::json(200, format!("{line}\n").into());
-        }
-        Fault::Expired => Status::expired("The resourceVersion for the provided list is too old."),
-        Fault::Conflict => {
-            let qualified = if path.group.is_empty() {
-                path.resource.clone()
-            } else {
-                format!("{}.{}", path.resource, path.group)
-            };
-            let why =
-                "the object has been modified; please apply your changes to the latest version and try again";
-            let message = format!("Operation cannot be fulfilled on {qualified} \"{}\": {why}", path.name);
-            Status::new(409, "Conflict", message).with_details(details)
-        }
-        Fault::ServerError(503) => {
-            let message = "the server is currently unable to handle the request";
-            Status::new(503, "ServiceUnavailable", message).with_details(details)
-        }
-        Fault::ServerError(504) => {
-            Status::new(504, "Timeout", "request did not complete within the allotted timeout")
-        }
-        Fault::ServerError(code) => Status::new(*code, "InternalError", "Internal error occurred: fault"),
-        // Only `Hang` occurs here: `Faults::effects` handles the other three itself.
-        Fault::Hang | Fault::Delay(_) | Fault::CutWatch { .. } | Fault::DropBookmarks => {
-            std::future::pending::<Status>().await
-        }
-    };
-    Answer::status(&status, accepted)
 }
 
 /// Returns the response of `/version`: the Kubernetes release of the built-in kinds.

@@ -74,7 +74,7 @@ struct State {
 impl TestApi {
     pub(super) fn new() -> Self {
         let clock = Arc::new(|| Timestamp::from_second(NOW).unwrap_or_default());
-        let api = at_once(Api::new(ApiOptions { seed: SEED, ..ApiOptions::new(clock) }));
+        let api = at_once(Api::new(ApiOptions { seed: SEED, rbac: false, ..ApiOptions::new(clock) }));
         let service = ApiService::new(api.clone(), [], SEED).as_user(User::admin());
         Self(Arc::new(Inner { api, service, state: Mutex::default() }))
     }
