@@ -13,20 +13,20 @@ pub(super) fn decide<'a>(roles: impl Iterator<Item = &'a Arc<Value>>) -> Vec<Req
     let roles: Vec<_> = roles.collect();
     let aggregated = roles.iter().filter(|role| !role["aggregationRule"].is_null());
     let request = |role: &&Arc<Value>| {
-        let mut rules: Vec<&Value> = Vec::new();
+        let mut gathered: Vec<&Value> = Vec::new();
         for selector in role.list("/aggregationRule/clusterRoleSelectors") {
             let selected = |other: &&&Arc<Value>| {
                 other.name() != role.name() && selects(selector, other.at("/metadata/labels"))
             };
             for rule in roles.iter().filter(selected).flat_map(|other| other.list("/rules")) {
-                if !rules.contains(&rule) {
-                    rules.push(rule);
+                if !gathered.contains(&rule) {
+                    gathered.push(rule);
                 }
             }
         }
-        let differs = rules != role.list("/rules").iter().collect::<Vec<_>>();
-        let rules: Vec<_> = rules.into_iter().map(without_empty).collect();
-        differs.then(|| Request::apply(&resources::cluster_roles(), role, json!({"rules": rules})))
+        let differs = gathered != role.list("/rules").iter().collect::<Vec<_>>();
+        let gathered: Vec<_> = gathered.into_iter().map(without_empty).collect();
+        differs.then(|| Request::apply(&resources::cluster_roles(), role, json!({"rules": gathered})))
     };
     aggregated.filter_map(request).collect()
 }
@@ -35,19 +35,19 @@ pub(super) fn decide<'a>(roles: impl Iterator<Item = &'a Arc<Value>>) -> Vec<Req
 mod tests {
     use super::*;
 
-    fn role(name: &str, labels: Value, rules: &Value) -> Arc<Value> {
+    fn role(name: &str, labels: &Value, grants: &Value) -> Arc<Value> {
         let metadata = json!({"name": name, "labels": labels});
-        Arc::new(json!({"apiVersion": "v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}))
+        Arc::new(json!({"apiVersion": "v1", "kind": "ClusterRole", "metadata": metadata, "rules": grants}))
     }
 
     #[test]
     fn an_aggregated_role_has_the_rules_of_all_selected_roles_once() {
         let rule = |verb: &str| json!({"verbs": [verb], "apiGroups": [""], "resources": ["pods"]});
         let mut roles = [
-            role("a", json!({"to": "view"}), &json!([rule("get"), rule("list")])),
-            role("b", json!({"to": "view"}), &json!([rule("list"), rule("watch")])),
-            role("other", json!({}), &json!([rule("delete")])),
-            role("view", json!({"to": "view"}), &Value::Null),
+            role("a", &json!({"to": "view"}), &json!([rule("get"), rule("list")])),
+            role("b", &json!({"to": "view"}), &json!([rule("list"), rule("watch")])),
+            role("other", &json!({}), &json!([rule("delete")])),
+            role("view", &json!({"to": "view"}), &Value::Null),
         ];
         Arc::make_mut(&mut roles[3])["aggregationRule"] =
             json!({"clusterRoleSelectors": [{"matchLabels": {"to": "view"}}]});

@@ -331,13 +331,13 @@ async fn an_aggregated_role_follows_the_roles_that_it_selects() {
     cluster.idle().await;
     let view = cluster.get(&format!("{ROLES}/view")).await;
     assert_eq!(view.text("/metadata/resourceVersion"), "1", "the first rules are complete");
-    let rule = json!({"verbs": ["get"], "apiGroups": ["example.com"], "resources": ["widgets"]});
+    let read = json!({"verbs": ["get"], "apiGroups": ["example.com"], "resources": ["widgets"]});
     let labels = json!({"rbac.authorization.k8s.io/aggregate-to-view": "true"});
-    cluster.create(ROLES, json!({"metadata": {"name": "widgets", "labels": labels}, "rules": [rule]})).await;
+    cluster.create(ROLES, json!({"metadata": {"name": "widgets", "labels": labels}, "rules": [read]})).await;
     cluster.idle().await;
     for name in ["view", "edit", "admin"] {
         let role = cluster.get(&format!("{ROLES}/{name}")).await;
-        assert!(role.list("/rules").contains(&rule), "{role}");
+        assert!(role.list("/rules").contains(&read), "{role}");
     }
     let view = cluster.get(&format!("{ROLES}/view")).await;
     let managers = view.list("/metadata/managedFields").iter().map(|entry| entry.text("/manager"));
@@ -345,5 +345,5 @@ async fn an_aggregated_role_follows_the_roles_that_it_selects() {
     cluster.call(api::Verb::Delete, &format!("{ROLES}/widgets"), Value::Null).await;
     cluster.idle().await;
     let view = cluster.get(&format!("{ROLES}/view")).await;
-    assert!(!view.list("/rules").contains(&rule), "{view}");
+    assert!(!view.list("/rules").contains(&read), "{view}");
 }

@@ -35,7 +35,7 @@ pub(super) enum Item {
     EndpointSlices(Name),
     /// The Endpoints of a Service.
     Endpoints(Name),
-    /// The aggregated ClusterRoles.
+    /// The aggregated `ClusterRoles`.
     ClusterRoles,
 }
 

@@ -119,9 +119,9 @@ impl Normaliser {
             Value::String(text) => {
                 if TIMES.contains(&key) && TIME.is_match(text) {
                     if text.contains('.') { "<time with fraction>" } else { "<time>" }.clone_into(text);
-                } else if key == "token" && text.starts_with("eyJ") {
-                    "<token>".clone_into(text);
-                } else if key == "continue" && !text.is_empty() {
+                } else if (key == "continue" && !text.is_empty())
+                    || (key == "token" && text.starts_with("eyJ"))
+                {
                     "<token>".clone_into(text);
                 } else if ["clusterIP", "clusterIPs", "ip"].contains(&key) && ADDRESS.is_match(text) {
                     "<address>".clone_into(text);

@@ -23,8 +23,8 @@ async fn create(api: &Api, target: Target, object: Value) {
 }
 
 /// Creates a Role in the namespace default, and binds it to the user bob.
-async fn grant(api: &Api, name: &str, rule: Value) {
-    create(api, target("roles").namespace("default"), json!({"metadata": {"name": name}, "rules": [rule]}))
+async fn grant(api: &Api, name: &str, rights: Value) {
+    create(api, target("roles").namespace("default"), json!({"metadata": {"name": name}, "rules": [rights]}))
         .await;
     let role = json!({"apiGroup": GROUP, "kind": "Role", "name": name});
     let subjects = json!([{"apiGroup": GROUP, "kind": "User", "name": "bob"}]);
@@ -32,7 +32,7 @@ async fn grant(api: &Api, name: &str, rule: Value) {
     create(api, target("rolebindings").namespace("default"), binding).await;
 }
 
-fn maps<'a>(verb: &'a str) -> Action<'a> {
+fn maps(verb: &str) -> Action<'_> {
     Action::Resource(Access { verb, resource: "configmaps", namespace: "default", ..Access::default() })
 }
 

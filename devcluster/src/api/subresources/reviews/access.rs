@@ -27,25 +27,22 @@ impl Api {
         let spec = review.get("spec").unwrap_or(&Value::Null);
         let user = if kind == "SelfSubjectAccessReview" { call.user.clone() } else { subject(spec) };
         let mut evaluation = Vec::new();
-        let decision = match present(spec, "resourceAttributes") {
-            Some(of) => {
-                evaluation.extend(selector_errors(of));
-                let text = |field| object::text(of, field);
-                let access = Access {
-                    verb: text("verb"),
-                    group: text("group"),
-                    resource: text("resource"),
-                    subresource: text("subresource"),
-                    namespace: text("namespace"),
-                    name: text("name"),
-                };
-                self.decide(&user, &Action::Resource(access))
-            }
-            None => {
-                let of = spec.get("nonResourceAttributes").unwrap_or(&Value::Null);
-                let (verb, path) = (object::text(of, "verb"), object::text(of, "path"));
-                self.decide(&user, &Action::Path { verb, path })
-            }
+        let decision = if let Some(of) = present(spec, "resourceAttributes") {
+            evaluation.extend(selector_errors(of));
+            let text = |field| object::text(of, field);
+            let access = Access {
+                verb: text("verb"),
+                group: text("group"),
+                resource: text("resource"),
+                subresource: text("subresource"),
+                namespace: text("namespace"),
+                name: text("name"),
+            };
+            self.decide(&user, &Action::Resource(access))
+        } else {
+            let of = spec.get("nonResourceAttributes").unwrap_or(&Value::Null);
+            let (verb, path) = (object::text(of, "verb"), object::text(of, "path"));
+            self.decide(&user, &Action::Path { verb, path })
         };
         let mut status = json!({"allowed": decision.is_allowed()});
         for (field, text) in [("reason", decision.reason()), ("evaluationError", evaluation.join("; "))] {
