@@ -260,8 +260,8 @@ impl Store {
         );
     }
 
-    /// Gives an unused resource its first objects, at the first revision. `load` is called under the lock of
-    /// the store, once the resource is used.
+    /// Gives a resource its first objects, at the first revision, but for those that a file has. `load` is called
+    /// under the lock of the store, once the resource is used.
     pub fn prepare(
         &self,
         resource: &GroupResource,
@@ -270,7 +270,7 @@ impl Store {
         let load: Load = Box::new(load);
         let mut state = self.shared.state.lock();
         let floor = state.compacted;
-        state.tables.entry(resource.clone()).or_insert_with(|| Table::prepared(floor, load));
+        state.tables.entry(resource.clone()).or_insert_with(|| Table::new(floor)).prepare(load);
     }
 
     /// Returns the current version of an object; `None` if it does not exist.

@@ -168,6 +168,7 @@ mod over_tcp {
     use hyper_util::client::legacy::Client as HttpClient;
     use hyper_util::rt::TokioExecutor;
     use k8s_openapi::api::core::v1::ServiceAccount;
+    use k8s_openapi::api::rbac::v1::ClusterRole;
     use k8s_openapi::api::rbac::v1::RoleBinding;
     use kube::Config;
     use kube::client::ConfigExt as _;
@@ -224,6 +225,9 @@ mod over_tcp {
         let widgets: Api<DynamicObject> = Api::default_namespaced_with(client, &kind);
         let widget = DynamicObject::new("w", &kind);
         widgets.create(&PostParams::default(), &widget).await.expect("created");
+        let roles: Api<ClusterRole> = Api::all(cluster.client());
+        let role = serde_json::from_value(json!({"metadata": {"name": "own"}, "rules": []})).expect("a role");
+        roles.create(&PostParams::default(), &role).await.expect("created");
         let busy = Embedded::start_with(options()).await.expect_err("the file is in use");
         assert!(busy.to_string().ends_with("/cluster: it is in use by another server"), "{busy}");
         cluster.stop().await;
@@ -235,6 +239,10 @@ mod over_tcp {
         assert_eq!(maps.get("a").await.expect("found"), map);
         let widgets: Api<DynamicObject> = Api::default_namespaced_with(client, &kind);
         widgets.get("w").await.expect("found");
+        let roles: Api<ClusterRole> = Api::all(again.client());
+        for name in ["own", "cluster-admin"] {
+            roles.get(name).await.expect(name);
+        }
         let old = map.metadata.resource_version.expect("a revision");
         let mut events = std::pin::pin!(maps.watch(&WatchParams::default(), &old).await.expect("a watch"));
         let event = events.next().await.expect("an event").expect("an event");

@@ -56,20 +56,18 @@ impl Table {
         }
     }
 
-    /// Returns a table whose first objects are loaded on its first use.
-    pub(super) fn prepared(floor: u64, load: Load) -> Self {
-        Self { load: Some(load), ..Self::new(floor) }
+    /// Lets the first objects be loaded on the next use.
+    pub(super) fn prepare(&mut self, load: Load) {
+        self.load = Some(load);
     }
 
     /// Loads the first objects, if that has not happened yet.
     pub(super) fn load(&mut self) {
         let Some(load) = self.load.take() else { return };
-        self.current = load()
-            .into_iter()
-            .map(|(key, value)| {
-                (key.clone(), Arc::new(Version::new(key, value, FIRST, FIRST)))
-            })
-            .collect();
+        for (key, value) in load() {
+            let first = || Arc::new(Version::new(key.clone(), value, FIRST, FIRST));
+            self.current.entry(key.clone()).or_insert_with(first);
+        }
     }
 
     /// Applies a change; returns the changes that left the history, which take long to drop.
