@@ -39,7 +39,7 @@ use serde_json::Value;
 
 use crate::kinds::Kind;
 use crate::store::{Clock, FileError, Store, Window};
-use admission::{Admission, NamespaceLifecycle};
+use admission::{Admission, Classes, NamespaceLifecycle};
 use call::Call;
 use rbac::Rbac;
 use registry::Registry;
@@ -128,7 +128,8 @@ impl Api {
     }
 
     async fn on(store: Store, options: ApiOptions) -> Self {
-        let mut admission: Vec<Arc<dyn Admission>> = vec![Arc::new(NamespaceLifecycle::new(store.clone()))];
+        let mut admission: Vec<Arc<dyn Admission>> =
+            vec![Arc::new(NamespaceLifecycle::new(store.clone())), Arc::new(Classes::new(store.clone()))];
         admission.extend(options.admission);
         let shared = Shared {
             store,

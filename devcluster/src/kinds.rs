@@ -8,6 +8,7 @@ pub mod apply;
 pub mod builtin;
 pub mod checks;
 pub(crate) mod conditions;
+pub mod cron;
 pub mod custom;
 pub mod defaults;
 mod errors;

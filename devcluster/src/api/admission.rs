@@ -1,5 +1,6 @@
 //! Admission hooks: they may change an object before validation, and refuse a write before or after it.
 
+mod classes;
 mod namespaces;
 
 use std::fmt;
@@ -11,6 +12,7 @@ use super::Status;
 use super::request::{Target, User};
 use crate::kinds::Kind;
 
+pub(super) use classes::Classes;
 pub(super) use namespaces::NamespaceLifecycle;
 
 /// The type of a write.

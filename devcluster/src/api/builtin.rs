@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::object;
 use super::services::{self, Reservation};
 use super::{Api, Status, definitions};
-use crate::kinds::builtin::{defaults, typed, validation};
+use crate::kinds::builtin::{autoscaling, defaults, typed, validation};
 use crate::kinds::custom::definition;
 use crate::kinds::names::NameRule;
 use crate::kinds::{FieldError, Kind, Path, metadata};
@@ -22,6 +22,11 @@ pub(super) fn admit(kind: &Kind, value: &mut Value) -> Result<Vec<String>, Strin
         object::set_meta(value, "managedFields", json!([]));
     }
     defaults::apply(kind, value);
+    if of.is_older_autoscaler() {
+        // As the real server, whose only form of an autoscaler is close to the newer version.
+        autoscaling::to_v2(value);
+        autoscaling::to_v1(value);
+    }
     Ok(converted.unknown)
 }
 
@@ -65,13 +70,14 @@ pub(super) fn warnings(kind: &Kind, value: &Value, old: Option<&Value>) -> Vec<S
     if is_definition(kind) {
         return definition::warnings(value, old);
     }
-    validation::warnings(kind, value)
+    validation::warnings(kind, value, old)
 }
 
 /// Returns the rule for object names of a kind.
 fn name_rule(kind: &Kind) -> NameRule {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Namespace" | "Service") => NameRule::Label,
+        ("networking.k8s.io", "IPAddress") => NameRule::Address,
         ("rbac.authorization.k8s.io", _) => NameRule::PathSegment,
         _ => NameRule::Subdomain,
     }
@@ -100,20 +106,18 @@ impl Api {
             ("", "Pod") => {
                 let class = quality(value);
                 set(value, "status", json!({"phase": "Pending", "qosClass": class}));
-                admit_pod(value);
             }
             ("batch", "Job") => select_pods_of_job(value),
             ("", "Service") => return services::prepare(self, kind, value, None),
-            ("", "PersistentVolumeClaim" | "PersistentVolume") => {
+            ("", "PersistentVolumeClaim") => {
                 set(value, "status", json!({"phase": "Pending"}));
-                let volume = if kind.kind == "PersistentVolume" { "pv" } else { "pvc" };
-                let protection = format!("kubernetes.io/{volume}-protection");
-                let mut finalizers: Vec<_> = object::finalizers(value).map(str::to_owned).collect();
-                if !finalizers.contains(&protection) {
-                    finalizers.push(protection);
-                }
-                object::set_finalizers(value, &finalizers);
+                protect(value, "kubernetes.io/pvc-protection");
             }
+            ("", "PersistentVolume") => {
+                set(value, "status", json!({"phase": "Pending"}));
+                protect(value, "kubernetes.io/pv-protection");
+            }
+            ("storage.k8s.io", "VolumeAttributesClass") => protect(value, "kubernetes.io/vac-protection"),
             ("apiextensions.k8s.io", "CustomResourceDefinition") => definition::prepare_create(value),
             ("apps", "DaemonSet") => set_template_generation(value, 1),
             _ => {}
@@ -186,6 +190,17 @@ pub(super) fn prepare_update(kind: &Kind, value: &mut Value, old: &Value, subres
             set_template_generation(value, template_generation(old) + i64::from(changed));
         }
         ("apiextensions.k8s.io", "CustomResourceDefinition", "") => definition::prepare_update(value, old),
+        ("storage.k8s.io", "CSIDriver", "") => {
+            // The other fields of a driver are not part of its generation.
+            let fields =
+                ["tokenRequests", "requiresRepublish", "seLinuxMount", "serviceAccountTokenInSecrets"];
+            if fields.iter().any(|field| value["spec"][field] != old["spec"][field]) {
+                object::set_meta(value, "generation", object::generation(old) + 1);
+            }
+        }
+        ("autoscaling", _, "" | "status") if kind.version == "v1" => {
+            autoscaling::keep_annotations(value, old, subresource == "status");
+        }
         _ => {}
     }
 }
@@ -221,38 +236,19 @@ pub(super) fn is_definition(kind: &Kind) -> bool {
     kind.group == "apiextensions.k8s.io" && kind.kind == "CustomResourceDefinition"
 }
 
-/// Sets what the admission plugins of priorities and default tolerations set.
-fn admit_pod(pod: &mut Value) {
-    const GRACE_SECONDS: u64 = 300;
-    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    spec.entry("priority").or_insert_with(|| json!(0));
-    spec.entry("preemptionPolicy").or_insert_with(|| json!("PreemptLowerPriority"));
-    let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
-    let Some(tolerations) = tolerations.as_array_mut() else { return };
-    for state in ["not-ready", "unreachable"] {
-        let key = format!("node.kubernetes.io/{state}");
-        let tolerated = tolerations.iter().any(|toleration| {
-            let (of, effect) = (object::text(toleration, "key"), object::text(toleration, "effect"));
-            (of == key || of.is_empty()) && (effect == "NoExecute" || effect.is_empty())
-        });
-        if !tolerated {
-            let (operator, effect) = ("Exists", "NoExecute");
-            tolerations.push(json!({
-                "key": key, "operator": operator, "effect": effect, "tolerationSeconds": GRACE_SECONDS,
-            }));
-        }
-    }
-}
-
-/// Makes a new Job select its Pods by its uid, unless it has a selector of its own.
+/// Makes a new Job select its Pods by its uid, unless it has a selector of its own. Labels that a client has
+/// set stay; validation refuses wrong ones.
 fn select_pods_of_job(job: &mut Value) {
     const BY_UID: &str = "batch.kubernetes.io/controller-uid";
     let (name, uid) = (object::meta(job, "name").to_owned(), object::meta(job, "uid").to_owned());
     let Some(spec) = job.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    if spec.get("manualSelector") == Some(&Value::Bool(true)) || spec.contains_key("selector") {
+    if spec.get("manualSelector") == Some(&Value::Bool(true)) {
         return;
     }
-    spec.insert("selector".to_owned(), json!({"matchLabels": {BY_UID: uid}}));
+    let selector = spec.entry("selector").or_insert_with(|| json!({}));
+    if selector["matchLabels"].get(BY_UID).is_none() {
+        selector["matchLabels"][BY_UID] = uid.as_str().into();
+    }
     let Some(template) = spec.get_mut("template") else { return };
     let Some(labels) = object::metadata(template).map(|metadata| metadata.entry("labels")) else { return };
     let Some(labels) = labels.or_insert_with(|| json!({})).as_object_mut() else { return };
@@ -262,12 +258,21 @@ fn select_pods_of_job(job: &mut Value) {
         ("batch.kubernetes.io/job-name", &name),
         ("job-name", &name),
     ] {
-        labels.insert(label.to_owned(), value.as_str().into());
+        labels.entry(label).or_insert_with(|| value.as_str().into());
     }
     let labels = labels.clone();
     if let Some(metadata) = object::metadata(job) {
         metadata.entry("labels").or_insert(Value::Object(labels));
     }
+}
+
+/// Adds the finalizer of objects in use.
+fn protect(value: &mut Value, finalizer: &str) {
+    let mut finalizers: Vec<_> = object::finalizers(value).map(str::to_owned).collect();
+    if !finalizers.iter().any(|present| present == finalizer) {
+        finalizers.push(finalizer.to_owned());
+    }
+    object::set_finalizers(value, &finalizers);
 }
 
 fn set(value: &mut Value, field: &str, content: Value) {

@@ -10,7 +10,7 @@ use super::options::{FieldValidation, WriteOptions};
 use super::request::{Body, Query, Request, Target, User, Verb};
 use super::served::{Author, Served};
 use super::{Api, Response, Status};
-use crate::kinds::{builtin, quoted};
+use crate::kinds::{Kind, builtin, quoted};
 use crate::store::Key;
 
 /// A request in progress, with its resource.
@@ -149,7 +149,7 @@ impl Call {
         let api_version = object::text(&value, "apiVersion");
         if api_version != self.served.api_version() {
             if !custom {
-                return Err(self.other_kind(&value));
+                return Err(other_kind(kind, &value));
             }
             return Err(Status::bad_request(format!(
                 "the API version in the data ({api_version}) does not match the expected API version ({})",
@@ -161,44 +161,15 @@ impl Call {
                 // Validation refuses the wrong kind later; until then the object keeps all fields.
                 return Ok(value);
             }
-            return Err(self.other_kind(&value));
+            return Err(other_kind(kind, &value));
         }
         self.admit(&mut value, strict_errors)?;
         Ok(value)
     }
 
-    /// The answer to an object of another type where one of a built-in kind is expected.
-    fn other_kind(&self, sent: &Value) -> Status {
-        let (api_version, name) = (object::text(sent, "apiVersion"), object::text(sent, "kind"));
-        let version = api_version.rsplit('/').next().unwrap_or_default();
-        let why = self.unrelated_kind(sent);
-        let message = format!(
-            "{name} in version {} cannot be handled as a {}: {why}",
-            quoted(version),
-            self.served.kind.kind
-        );
-        Status::bad_request(message)
-    }
-
     /// Returns the reason why an object of another type is none of a built-in kind.
     pub(super) fn unrelated_kind(&self, sent: &Value) -> String {
-        let (api_version, name) = (object::text(sent, "apiVersion"), object::text(sent, "kind"));
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let kind = &self.served.kind;
-        let package = |group: &str| match group.split('.').next().unwrap_or_default() {
-            "" | "events" => "core".to_owned(),
-            package => package.to_owned(),
-        };
-        let known = builtin::find(group, version, name).is_some() || (name, api_version) == ("Status", "v1");
-        if known {
-            format!(
-                "converting ({version}.{name}) to ({}.{}): unknown conversion",
-                package(&kind.group),
-                kind.kind
-            )
-        } else {
-            not_registered(name, api_version)
-        }
+        unrelated_kind(&self.served.kind, sent)
     }
 
     /// Removes unknown fields and sets defaults. Unknown and duplicate fields are refused or become warnings.
@@ -280,6 +251,33 @@ impl Verb {
             Self::Delete => "delete",
             Self::DeleteCollection => "deletecollection",
         }
+    }
+}
+
+/// The answer to an object of another type where one of a built-in kind is expected.
+pub(super) fn other_kind(kind: &Kind, sent: &Value) -> Status {
+    let (api_version, name) = (object::text(sent, "apiVersion"), object::text(sent, "kind"));
+    let version = quoted(api_version.rsplit('/').next().unwrap_or_default());
+    let why = unrelated_kind(kind, sent);
+    Status::bad_request(format!("{name} in version {version} cannot be handled as a {}: {why}", kind.kind))
+}
+
+fn unrelated_kind(kind: &Kind, sent: &Value) -> String {
+    let (api_version, name) = (object::text(sent, "apiVersion"), object::text(sent, "kind"));
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let package = |group: &str| match group.split('.').next().unwrap_or_default() {
+        "" | "events" => "core".to_owned(),
+        package => package.to_owned(),
+    };
+    let known = builtin::find(group, version, name).is_some() || (name, api_version) == ("Status", "v1");
+    if known {
+        format!(
+            "converting ({version}.{name}) to ({}.{}): unknown conversion",
+            package(&kind.group),
+            kind.kind
+        )
+    } else {
+        not_registered(name, api_version)
     }
 }
 

@@ -138,7 +138,7 @@ fn prepare_created(call: &Call, applied: &mut Value) -> Result<(), Status> {
 }
 
 /// The answer to a patch whose result cannot be decoded.
-fn undecodable(patched: &str, error: &str) -> Status {
+pub(super) fn undecodable(patched: &str, error: &str) -> Status {
     Status::invalid_kind("", "", "", &[FieldError::invalid("patch", &patched.into(), error)])
 }
 

@@ -4,10 +4,10 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value, json};
 
-use super::call::Call;
+use super::call::{Call, other_kind};
 use super::object;
 use super::options::{WriteOptions, revision};
-use super::patch::{apply_patch, begin};
+use super::patch::{apply_patch, begin, undecodable};
 use super::request::{PatchType, Verb};
 use super::response::{Content, Object};
 use super::served::Served;
@@ -100,16 +100,15 @@ impl Sent {
     /// Returns the wanted Scale in place of `current`, with the owners of its replicas.
     fn scale(&self, call: &Call, current: &Value, now: jiff::Timestamp) -> Result<Value, Status> {
         let author = call.author(now);
-        let admitted = |mut wanted: Value| {
-            SCALES.admit(&mut wanted).map_err(|error| {
-                Status::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: {error}"))
-            })?;
-            Ok(SCALES.own(Some(current), wanted, &author))
-        };
         match self {
             Self::Scale(sent) => {
-                check_type(sent)?;
-                admitted(sent.clone())
+                check_type(call, sent)?;
+                let mut wanted = sent.clone();
+                SCALES.admit(&mut wanted).map_err(|error| {
+                    let text = format!("Scale in version \"v1\" cannot be handled as a Scale: {error}");
+                    Status::bad_request(text)
+                })?;
+                Ok(SCALES.own(Some(current), wanted, &author))
             }
             Self::Patch(PatchType::Apply, sent) => {
                 SCALES.apply(Some(current), sent, &author, call.options.force.unwrap_or(false))
@@ -117,16 +116,21 @@ impl Sent {
             Self::Patch(patch_type, patch) => {
                 let mut wanted = current.clone();
                 apply_patch(&SCALES.kind, &mut wanted, *patch_type, patch)?;
-                check_type(&wanted)?;
-                admitted(wanted)
+                check_type(call, &wanted)?;
+                let patched = wanted.to_string();
+                SCALES.admit(&mut wanted).map_err(|error| undecodable(&patched, &error))?;
+                Ok(SCALES.own(Some(current), wanted, &author))
             }
         }
     }
 }
 
-fn check_type(scale: &Value) -> Result<(), Status> {
+fn check_type(call: &Call, scale: &Value) -> Result<(), Status> {
     let (api_version, kind) = (object::text(scale, "apiVersion"), object::text(scale, "kind"));
     if !kind.is_empty() && (kind != "Scale" || api_version != API_VERSION) {
+        if call.served.custom.is_none() {
+            return Err(other_kind(&SCALES.kind, scale));
+        }
         return Err(Status::bad_request(format!(
             "the API version in the data ({api_version}) does not match the expected API version \
              ({API_VERSION})"

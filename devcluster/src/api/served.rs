@@ -10,7 +10,7 @@ use super::object;
 use super::response::Object;
 use super::status::Cause;
 use crate::kinds::apply::{self, ApplyError, FieldSet, Writer};
-use crate::kinds::builtin::typed;
+use crate::kinds::builtin::{Type, autoscaling, typed};
 use crate::kinds::custom::CustomKind;
 use crate::kinds::{FieldError, Kind};
 use crate::store::{GroupResource, Version};
@@ -180,6 +180,8 @@ impl Served {
             api_version: &self.api_version,
             schema: self.kind.schema.get(),
             other_versions: &versions,
+            convert: (self.kind.kind == "HorizontalPodAutoscaler" && self.custom.is_none())
+                .then_some(autoscaling::convert),
             empty: self.empty(),
             reset: reset_fields(&self.kind, self.custom.is_some(), author.subresource),
         };
@@ -207,6 +209,9 @@ impl Served {
         if self.kind.kind == "Event" && self.custom.is_none() {
             events::convert(value, &self.kind.group);
         }
+        if typed::type_of(&self.kind).is_some_and(Type::is_older_autoscaler) {
+            autoscaling::to_v1(value);
+        }
         match &self.custom {
             Some(custom) if custom.storage.api_version != self.api_version => {
                 // Defaults are those of the stored version alone.
@@ -227,6 +232,9 @@ impl Served {
             None if *self.resource.group != *self.kind.group && self.kind.kind == "Event" => {
                 events::convert(&mut value, &self.resource.group);
                 object::set_text(&mut value, "apiVersion", "v1");
+            }
+            None if typed::type_of(&self.kind).is_some_and(Type::is_older_autoscaler) => {
+                autoscaling::to_v2(&mut value);
             }
             _ => {}
         }

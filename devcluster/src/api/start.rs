@@ -1,9 +1,10 @@
-//! The initial objects of a cluster: namespaces, and the Service `kubernetes` with its endpoints.
+//! The initial objects of a cluster: namespaces, priority classes, and the Service `kubernetes` with its endpoints.
 
 use serde_json::{Value, json};
 
 use super::request::{Request, Target, Verb};
 use super::{Api, Response, Status};
+use crate::kinds::builtin::validation::SYSTEM_CLASSES;
 
 /// The namespaces of a new cluster.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -15,11 +16,15 @@ const MANAGER: &str = "kube-apiserver";
 // === impl Api ===
 
 impl Api {
-    /// Creates the namespaces, and the Service `kubernetes` with the endpoint `127.0.0.1:6443`; a server that
+    /// Creates the namespaces, the priority classes, and the Service `kubernetes` with the endpoint `127.0.0.1:6443`; a server that
     /// listens elsewhere replaces it by [`Api::publish_endpoint`].
     pub(super) async fn create_first_objects(&self) {
         for name in NAMESPACES {
             self.create_first(Target::new("", "v1", "namespaces"), json!({"metadata": {"name": name}})).await;
+        }
+        for (name, value) in SYSTEM_CLASSES {
+            let class = json!({"metadata": {"name": name}, "value": value, "description": description(name)});
+            self.create_first(Target::new("scheduling.k8s.io", "v1", "priorityclasses"), class).await;
         }
         let labels = json!({"component": "apiserver", "provider": "kubernetes"});
         let service = json!({
@@ -77,6 +82,19 @@ impl Api {
         let created: Result<Response, Status> = self.call_first(first(Verb::Create, target, object)).await;
         if let Err(status) = created {
             tracing::warn!(%status, "an object of every cluster was refused");
+        }
+    }
+}
+
+/// Returns the description of a priority class of the system.
+fn description(class: &str) -> &'static str {
+    match class {
+        "system-node-critical" => {
+            "Used for system critical pods that must not be moved from their current node."
+        }
+        _ => {
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if \
+             necessary."
         }
     }
 }

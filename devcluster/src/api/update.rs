@@ -238,7 +238,7 @@ fn keep_all_but_status(kind: &Kind, custom: bool, object: &mut Value, old: &Valu
 fn bumps(kind: &Kind, object: &Value, old: &Value) -> bool {
     let differs = |field| object::meta_value(object, field) != object::meta_value(old, field);
     match kind.generation {
-        Generation::None => false,
+        Generation::None | Generation::Fixed => false,
         Generation::Content => content_differs(object, old),
         Generation::ContentAndAnnotations => content_differs(object, old) || differs("annotations"),
         Generation::ContentAndLabels => content_differs(object, old) || differs("labels"),

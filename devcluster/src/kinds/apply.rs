@@ -23,6 +23,7 @@
 //!     api_version: "example.com/v1",
 //!     schema: &schema,
 //!     other_versions: &[],
+//!     convert: None,
 //!     empty: &json!({}),
 //!     reset: &FieldSet::default(),
 //! };
@@ -48,6 +49,7 @@ mod scale;
 mod shape;
 mod updater;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -74,6 +76,8 @@ pub struct Resource<'a> {
     pub schema: &'a Schema,
     /// The other served versions of the kind, by name. Entries of versions that are not served are dropped.
     pub other_versions: &'a [(&'a str, &'a Schema)],
+    /// Converts an object to another version; `None` if all versions have the same fields.
+    pub convert: Option<fn(&mut Value, &str)>,
     /// An object without any values: `{}` for a custom resource; for a built-in kind the JSON that the server
     /// writes for the zero value of the Go type, as in
     /// `{"metadata":{},"spec":{"containers":null},"status":{}}`. A created object does not own the fields
@@ -272,9 +276,19 @@ impl<'a> Resource<'a> {
     fn schema_for(&self, api_version: &str, object: &Value) -> Result<Option<&'a Schema>, String> {
         let schema = self.schema_of(api_version);
         match schema.filter(|_| api_version != self.api_version) {
-            Some(other) => collect::validate(other, object, false).map(|()| schema),
+            Some(other) => collect::validate(other, &self.at(api_version, object), false).map(|()| schema),
             None => Ok(schema),
         }
+    }
+
+    /// Returns an object in another version.
+    fn at<'v>(&self, api_version: &str, object: &'v Value) -> Cow<'v, Value> {
+        let Some(convert) = self.convert.filter(|_| api_version != self.api_version) else {
+            return Cow::Borrowed(object);
+        };
+        let mut converted = object.clone();
+        convert(&mut converted, api_version);
+        Cow::Owned(converted)
     }
 
     /// Returns the object in the form that messages use: `default/web; apps/v1, Kind=Deployment`.

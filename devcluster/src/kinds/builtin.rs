@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::kind::Kind;
 
+pub mod autoscaling;
 pub mod defaults;
 pub mod protobuf;
 mod schema;

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+pub(super) use formats::go_duration;
 pub use object::at_path;
 pub use rules::Rule;
 pub use structural::schema;

@@ -102,6 +102,8 @@ pub struct Scale {
 pub enum Generation {
     /// The kind has no generation.
     None,
+    /// None: the generation stays 1.
+    Fixed,
     /// Changes outside `metadata`, and outside `status` if that is a subresource.
     Content,
     /// The changes of [`Content`](Self::Content), and changes of annotations.

@@ -1,5 +1,7 @@
 //! The rules for names, and the messages for invalid names.
 
+use std::net::IpAddr;
+
 /// The rule for the names of a kind's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
@@ -11,6 +13,8 @@ pub enum NameRule {
     Label1035,
     /// Any text that can be part of a URL path, for RBAC kinds and embedded objects.
     PathSegment,
+    /// An IP address in canonical form.
+    Address,
 }
 
 impl NameRule {
@@ -19,7 +23,9 @@ impl NameRule {
     pub fn errors(self, name: &str, prefix: bool) -> Vec<String> {
         let masked;
         let name = match name.strip_suffix('-') {
-            Some(start) if prefix && !start.is_empty() && self != Self::PathSegment => {
+            Some(start)
+                if prefix && !start.is_empty() && !matches!(self, Self::PathSegment | Self::Address) =>
+            {
                 masked = format!("{start}a");
                 &masked
             }
@@ -30,6 +36,7 @@ impl NameRule {
             Self::Label => dns1123_label(name),
             Self::Label1035 => dns1035_label(name),
             Self::PathSegment => path_segment(name, prefix),
+            Self::Address => address(name),
         }
     }
 }
@@ -57,6 +64,19 @@ fn subdomain(name: &str, unit: &str) -> Vec<String> {
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
              and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
              validation is '{LABEL}(\\.{LABEL})*')"
+        ));
+    }
+    errors
+}
+
+/// Returns the errors of a DNS subdomain with a wildcard such as `*.example.com`; empty if it is valid.
+pub fn wildcard_subdomain(name: &str) -> Vec<String> {
+    let mut errors = too_long(name, MAX_SUBDOMAIN, "bytes");
+    if !name.strip_prefix("*.").is_some_and(is_subdomain) {
+        errors.push(format!(
+            "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which \
+             must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric \
+             character (e.g. '*.example.com', regex used for validation is '\\*\\.{LABEL}(\\.{LABEL})*')"
         ));
     }
     errors
@@ -151,6 +171,18 @@ fn path_segment(name: &str, prefix: bool) -> Vec<String> {
     }
     let illegal = ["/", "%"].into_iter().filter(|illegal| name.contains(illegal));
     illegal.map(|illegal| format!("may not contain '{illegal}'")).collect()
+}
+
+fn address(name: &str) -> Vec<String> {
+    if let Some(error) = super::builtin::validation::ip_error(name) {
+        return vec![error.to_owned()];
+    }
+    let canonical = name.parse::<IpAddr>().map(|address| address.to_string()).unwrap_or_default();
+    if canonical == name {
+        Vec::new()
+    } else {
+        vec![format!("must be in canonical form ({})", super::quoted(&canonical))]
+    }
 }
 
 fn too_long(name: &str, max: usize, unit: &str) -> Vec<String> {

@@ -50,6 +50,10 @@ const FILES: &[&str] = &[
     include_str!("scenarios/custom.txt"),
     include_str!("scenarios/kinds.txt"),
     include_str!("scenarios/rights.txt"),
+    include_str!("scenarios/networking.txt"),
+    include_str!("scenarios/classes.txt"),
+    include_str!("scenarios/autoscaling.txt"),
+    include_str!("scenarios/batch.txt"),
     include_str!("scenarios/transport.txt"),
     include_str!("scenarios/bad_input.txt"),
 ];

@@ -204,6 +204,8 @@ func generation(strategy rest.RESTCreateUpdateStrategy, k *kind) (rule string) {
 		return "content+annotations"
 	case "EndpointSlice":
 		return "content+labels"
+	case "PriorityClass":
+		return "fixed"
 	}
 	return "content"
 }

@@ -19,6 +19,7 @@ fn with_resource<T>(test: impl FnOnce(&Resource<'_>) -> T) -> T {
         api_version: "example.com/v1",
         schema: &ANY,
         other_versions: &[],
+        convert: None,
         empty: &json!({}),
         reset: &FieldSet::of(&[&["status"]]),
     })

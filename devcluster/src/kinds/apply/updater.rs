@@ -76,7 +76,8 @@ fn transfer(
             } else {
                 let schema = resource.schema_for(&owner.api_version, new);
                 let schema = schema.map_err(|error| format!("failed to convert new object: {error}"))?;
-                let comparison = Comparison::of(schema.unwrap_or(resource.schema), old, new);
+                let (old, new) = (resource.at(&owner.api_version, old), resource.at(&owner.api_version, new));
+                let comparison = Comparison::of(schema.unwrap_or(resource.schema), &old, &new);
                 versions.push((&owner.api_version, comparison.without(resource.reset)));
                 versions.len() - 1
             };

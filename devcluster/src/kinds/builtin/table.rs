@@ -95,6 +95,7 @@ impl KindLine {
                 })
                 .collect(),
             generation: match self.generation {
+                "fixed" => Generation::Fixed,
                 "content" => Generation::Content,
                 "content+annotations" => Generation::ContentAndAnnotations,
                 "content+labels" => Generation::ContentAndLabels,

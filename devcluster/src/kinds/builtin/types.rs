@@ -172,6 +172,13 @@ impl<'de: 'static> Deserialize<'de> for Shape {
     }
 }
 
+impl Type {
+    /// Whether this is the `HorizontalPodAutoscaler` of `v1`, which is stored as one of `v2`.
+    pub fn is_older_autoscaler(&self) -> bool {
+        self.name == "autoscaling/v1.HorizontalPodAutoscaler"
+    }
+}
+
 /// The line of a struct type in the table.
 #[derive(Deserialize)]
 struct TypeLine {

@@ -4,20 +4,28 @@
 
 use serde_json::{Map, Value};
 
+use crate::kinds::FieldError;
 use crate::kinds::kind::Kind;
-use crate::kinds::{FieldError, names};
+use crate::kinds::names::{self, NameRule};
 
+mod addresses;
+mod autoscaling;
 mod batch;
 mod data;
 mod discovery;
 mod events;
+mod networking;
 mod pods;
 mod policy;
 mod rbac;
+mod scheduling;
 mod selectors;
 mod services;
+mod storage;
 mod workloads;
 
+pub(in crate::kinds) use addresses::ip_error;
+pub use scheduling::SYSTEM_CLASSES;
 pub use services::{FAMILY_POLICY, check_addresses};
 
 /// Returns the errors of a new object, without those of its metadata.
@@ -26,6 +34,23 @@ pub fn check(kind: &Kind, object: &Value) -> Vec<FieldError> {
     match kind.type_name.as_deref().unwrap_or_default() {
         "events/v1.Event" => events::check(&mut checks, object),
         "discovery/v1.EndpointSlice" => discovery::check(&mut checks, object),
+        "autoscaling/v1.HorizontalPodAutoscaler" | "autoscaling/v2.HorizontalPodAutoscaler" => {
+            autoscaling::check(&mut checks, &autoscaler(object)["spec"], &Value::Null);
+        }
+        "batch/v1.CronJob" => {
+            batch::check_new_cron_job(&mut checks, object);
+            batch::check_cron_job(&mut checks, &object["spec"], &Value::Null);
+        }
+        "networking/v1.Ingress" => networking::check_new_ingress(&mut checks, object),
+        "networking/v1.NetworkPolicy" => {
+            networking::check_policy(&mut checks, &object["spec"], &Value::Null);
+        }
+        "networking/v1.IPAddress" => networking::check_ip_address(&mut checks, &object["spec"]),
+        "networking/v1.ServiceCIDR" => networking::check_service_cidr(&mut checks, &object["spec"]),
+        "node/v1.RuntimeClass" => scheduling::check_runtime(&mut checks, object),
+        "scheduling/v1.PriorityClass" => scheduling::check_priority(&mut checks, object),
+        "storage/v1.CSIStorageCapacity" => storage::check_capacity(&mut checks, object),
+        "storage/v1.StorageClass" => storage::check_class(&mut checks, object),
         _ => {}
     }
     checks.errors.extend(check_always(kind, object));
@@ -44,8 +69,10 @@ fn check_always(kind: &Kind, object: &Value) -> Vec<FieldError> {
         | "core/v1.ReplicationController" => workloads::check(&mut checks, type_name, object),
         "core/v1.Pod" => pods::check_spec(&mut checks, "spec", &object["spec"]),
         "core/v1.PodTemplate" => pods::check_spec(&mut checks, "template.spec", &object["template"]["spec"]),
-        "batch/v1.Job" => batch::check_job(&mut checks, "spec", &object["spec"]),
-        "batch/v1.CronJob" => batch::check_cron_job(&mut checks, &object["spec"]),
+        "batch/v1.Job" => {
+            batch::check_job(&mut checks, object);
+            batch::check_generated(&mut checks, object);
+        }
         "core/v1.Service" => services::check(&mut checks, &object["spec"]),
         "core/v1.ConfigMap" => data::check_config_map(&mut checks, object),
         "core/v1.Secret" => data::check_secret(&mut checks, object),
@@ -56,6 +83,12 @@ fn check_always(kind: &Kind, object: &Value) -> Vec<FieldError> {
         }
         "policy/v1.PodDisruptionBudget" => policy::check_budget(&mut checks, &object["spec"]),
         "core/v1.Event" => events::check_older(&mut checks, object),
+        "networking/v1.Ingress" => networking::check_ingress(&mut checks, &object["spec"]),
+        "networking/v1.IngressClass" => networking::check_class(&mut checks, &object["spec"]),
+        "storage/v1.CSIDriver" => storage::check_driver(&mut checks, &object["spec"]),
+        "storage/v1.CSINode" => storage::check_node(&mut checks, &object["spec"]),
+        "storage/v1.VolumeAttachment" => storage::check_attachment(&mut checks, &object["spec"]),
+        "storage/v1.VolumeAttributesClass" => storage::check_attributes_class(&mut checks, object),
         _ => {}
     }
     checks.errors
@@ -69,6 +102,7 @@ pub fn check_update(kind: &Kind, object: &Value, old: &Value) -> Vec<FieldError>
             checks.immutable("spec.selector", &object["spec"]["selector"], &old["spec"]["selector"]);
         }
         "apps/v1.StatefulSet" => workloads::check_stateful_set_update(&mut checks, object, old),
+        "batch/v1.CronJob" => batch::check_cron_job(&mut checks, &object["spec"], &old["spec"]),
         "batch/v1.Job" => batch::check_job_update(&mut checks, object, old),
         "core/v1.Service" => services::check_update(&mut checks, object, old),
         "core/v1.Pod" => pods::check_update(&mut checks, object, old),
@@ -80,12 +114,33 @@ pub fn check_update(kind: &Kind, object: &Value, old: &Value) -> Vec<FieldError>
             let shown = internal(&object["roleRef"], &fields, &"".into());
             checks.add(FieldError::invalid_shown("roleRef", &shown, "cannot change roleRef"));
         }
-        "storage/v1.StorageClass" => {
-            for field in ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"] {
-                if object[field] != old[field] {
-                    checks.add(FieldError::forbidden(field, &format!("updates to {field} are forbidden.")));
-                }
-            }
+        "autoscaling/v1.HorizontalPodAutoscaler" | "autoscaling/v2.HorizontalPodAutoscaler" => {
+            autoscaling::check(&mut checks, &autoscaler(object)["spec"], &autoscaler(old)["spec"]);
+        }
+        "networking/v1.IngressClass" => {
+            let controller = |class: &Value| class["spec"]["controller"].clone();
+            checks.immutable("spec.controller", &controller(object), &controller(old));
+        }
+        "networking/v1.IPAddress" => {
+            let parent = |address: &Value| address["spec"]["parentRef"].clone();
+            checks.immutable("spec.parentRef", &parent(object), &parent(old));
+        }
+        "networking/v1.NetworkPolicy" => {
+            networking::check_policy(&mut checks, &object["spec"], &old["spec"]);
+        }
+        "networking/v1.ServiceCIDR" => {
+            networking::check_service_cidr_update(&mut checks, &object["spec"], &old["spec"]);
+        }
+        "node/v1.RuntimeClass" => checks.immutable("handler", &object["handler"], &old["handler"]),
+        "scheduling/v1.PriorityClass" => scheduling::check_priority_update(&mut checks, object, old),
+        "storage/v1.CSIDriver" => {
+            storage::check_driver_update(&mut checks, &object["spec"], &old["spec"]);
+        }
+        "storage/v1.CSIStorageCapacity" => storage::check_capacity_update(&mut checks, object, old),
+        "storage/v1.StorageClass" => storage::check_class_update(&mut checks, object, old),
+        "storage/v1.VolumeAttachment" => storage::check_attachment_update(&mut checks, object, old),
+        "storage/v1.VolumeAttributesClass" => {
+            storage::check_attributes_class_update(&mut checks, object, old);
         }
         _ => {}
     }
@@ -97,16 +152,36 @@ pub fn check_update(kind: &Kind, object: &Value, old: &Value) -> Vec<FieldError>
 pub fn check_status(kind: &Kind, object: &Value, old: &Value) -> Vec<FieldError> {
     let mut checks = Checks::default();
     let type_name = kind.type_name.as_deref().unwrap_or_default();
-    workloads::check_status(&mut checks, type_name, &object["status"], &old["status"]);
+    match type_name {
+        "autoscaling/v1.HorizontalPodAutoscaler" | "autoscaling/v2.HorizontalPodAutoscaler" => {
+            autoscaling::check_status(&mut checks, &object["status"]);
+        }
+        "batch/v1.Job" => batch::check_job_status(&mut checks, object, old),
+        "networking/v1.Ingress" => {
+            networking::check_ingress_status(&mut checks, &object["status"], &old["status"]);
+        }
+        _ => workloads::check_status(&mut checks, type_name, &object["status"], &old["status"]),
+    }
     checks.errors
 }
 
 /// Returns the warnings about an object that is accepted.
-pub fn warnings(kind: &Kind, object: &Value) -> Vec<String> {
+pub fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
     match kind.type_name.as_deref() {
         Some("core/v1.Service") => services::warnings(&object["spec"]),
+        Some("storage/v1.CSIDriver") => storage::warnings(&object["spec"], old.map(|old| &old["spec"])),
+        Some("batch/v1.Job") if old.is_none() => batch::warnings(object),
         _ => Vec::new(),
     }
+}
+
+/// Returns an autoscaler in the form of `v2`.
+fn autoscaler(object: &Value) -> Value {
+    let mut autoscaler = object.clone();
+    if autoscaler["apiVersion"] == "autoscaling/v1" {
+        super::autoscaling::to_v2(&mut autoscaler);
+    }
+    autoscaler
 }
 
 fn lease(checks: &mut Checks, spec: &Value) {
@@ -141,6 +216,39 @@ impl Checks {
         if of[field].as_i64().is_some_and(|number| number < 0) {
             let path = format!("{path}.{field}");
             self.add(FieldError::invalid(path, &of[field], "must be greater than or equal to 0"));
+        }
+    }
+
+    /// Checks that a string is present and can be a part of a URL path.
+    fn path_segment(&mut self, path: &str, of: &Value, field: &str) {
+        if self.required(path, of, field) {
+            for error in NameRule::PathSegment.errors(of[field].as_str().unwrap_or_default(), false) {
+                self.add(FieldError::invalid(format!("{path}.{field}"), &of[field], &error));
+            }
+        }
+    }
+
+    /// Checks a path with a domain in front, such as `example.com/controller`.
+    fn domain_prefixed_path(&mut self, path: &str, value: &Value) {
+        let text = value.as_str().unwrap_or_default();
+        if text.is_empty() {
+            self.add(FieldError::required(path, ""));
+            return;
+        }
+        let Some((domain, rest)) =
+            text.split_once('/').filter(|(domain, rest)| !domain.is_empty() && !rest.is_empty())
+        else {
+            let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+            self.add(FieldError::invalid(path, value, detail));
+            return;
+        };
+        for error in names::dns1123_subdomain(domain) {
+            self.add(FieldError::invalid(path, &domain.into(), &error));
+        }
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
+        if !rest.bytes().all(allowed) {
+            let detail = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
+            self.add(FieldError::invalid(path, &rest.into(), detail));
         }
     }
 

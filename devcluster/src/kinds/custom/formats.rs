@@ -235,7 +235,7 @@ const LENIENT_UNITS: &[(&[&str], &str, i64)] = &[
 ];
 
 /// Returns a duration in nanoseconds, parsed like Go's `time.ParseDuration`; `None` if it is malformed.
-fn go_duration(text: &str) -> Option<i128> {
+pub(in crate::kinds) fn go_duration(text: &str) -> Option<i128> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     if unsigned == "0" {
         return Some(0);

@@ -109,6 +109,7 @@ proptest! {
             api_version: "example.com/v1",
             schema: &schema,
             other_versions: &[],
+            convert: None,
             empty: &json!({}),
             reset: &FieldSet::default(),
         };

@@ -94,6 +94,7 @@ fn replay(sequence: &Value, schemas: &[(&str, &Schema)], empty: &Value) -> Resul
             api_version,
             schema: schemas.iter().find(|(version, _)| *version == api_version).unwrap().1,
             other_versions: &others,
+            convert: None,
             empty,
             reset: &FieldSet::of(&[&[reset]]),
         };

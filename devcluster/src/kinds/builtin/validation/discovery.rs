@@ -1,10 +1,11 @@
 //! Validation of `EndpointSlice`s.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use serde_json::Value;
 
+use super::addresses::zero_padded;
 use super::{Checks, items};
 use crate::kinds::{FieldError, names};
 
@@ -119,16 +120,6 @@ fn check_address(checks: &mut Checks, list: &str, path: &str, address: &Value, f
     if link_local_multicast {
         refuse(path, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)");
     }
-}
-
-/// Returns whether this is an IPv4 address but for zeros in front of its numbers.
-fn zero_padded(text: &str) -> bool {
-    let trimmed = |number: &str| match number.trim_start_matches('0') {
-        "" if !number.is_empty() => "0".to_owned(),
-        rest => rest.to_owned(),
-    };
-    let numbers: Vec<_> = text.split('.').map(trimmed).collect();
-    numbers.join(".").parse::<Ipv4Addr>().is_ok()
 }
 
 fn check_domain(checks: &mut Checks, path: &str, address: &Value) {
