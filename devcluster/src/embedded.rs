@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 #[cfg(feature = "http")]
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-#[cfg(feature = "http")]
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -18,8 +17,6 @@ use kube::Client;
 use serde_json::Value;
 #[cfg(feature = "workloads")]
 use tokio::task::JoinSet;
-#[cfg(feature = "workloads")]
-use tokio_util::sync::CancellationToken;
 
 #[cfg(all(feature = "http", feature = "workloads"))]
 pub(crate) use self::loopback::GRACE;
@@ -31,8 +28,9 @@ use crate::server::IdentityError;
 use crate::server::{ApiService, Faults};
 #[cfg(feature = "http")]
 use crate::store::FileError;
+use crate::store::Shift;
 #[cfg(feature = "workloads")]
-use crate::workloads::{self, Controller};
+use crate::workloads::{self, Controller, Time};
 
 /// The default namespace of clients.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -69,9 +67,13 @@ pub struct EmbeddedOptions {
 pub struct Embedded {
     api: Api,
     service: ApiService,
+    shift: Shift,
     /// The task of the controllers; dropping it ends the task.
     #[cfg(feature = "workloads")]
     controllers: JoinSet<()>,
+    /// Lets time pass for the controllers; `None` without them.
+    #[cfg(feature = "workloads")]
+    time: Option<Time>,
     #[cfg(feature = "http")]
     loopback: Loopback,
 }
@@ -135,8 +137,10 @@ impl Embedded {
     }
 
     /// Starts a server with the given options.
-    pub async fn start_with(options: EmbeddedOptions) -> Result<Self, EmbeddedError> {
+    pub async fn start_with(mut options: EmbeddedOptions) -> Result<Self, EmbeddedError> {
         let seed = options.api.seed;
+        let shift = Shift::default();
+        options.api.clock = shift.over(options.api.clock);
         #[cfg(feature = "workloads")]
         let clock = Arc::clone(&options.api.clock);
         #[cfg(feature = "http")]
@@ -153,7 +157,7 @@ impl Embedded {
         #[cfg(feature = "http")]
         let (loopback, service) = Loopback::start(service, api.store(), options.port, options.audit).await?;
         #[cfg(feature = "workloads")]
-        let controllers = {
+        let (controllers, time) = {
             #[cfg(feature = "http")]
             let root_ca = loopback.authority();
             #[cfg(not(feature = "http"))]
@@ -162,17 +166,22 @@ impl Embedded {
                 controllers: options.controllers,
                 ..workloads::Options::new(root_ca, clock)
             };
-            let mut task = JoinSet::new();
+            let (mut task, mut time) = (JoinSet::new(), None);
             if !settings.controllers.is_empty() {
-                task.spawn(workloads::run(api.clone(), settings, CancellationToken::new()));
+                let (handle, controllers) = workloads::prepare(api.clone(), settings, shift.clone());
+                task.spawn(controllers);
+                time = Some(handle);
             }
-            task
+            (task, time)
         };
         Ok(Self {
             api,
             service,
+            shift,
             #[cfg(feature = "workloads")]
             controllers,
+            #[cfg(feature = "workloads")]
+            time,
             #[cfg(feature = "http")]
             loopback,
         })
@@ -209,6 +218,61 @@ impl Embedded {
     /// Discards the history of all objects, so that every older resourceVersion is expired.
     pub fn compact(&self) {
         self.api.store().compact();
+    }
+
+    /// Moves the clock of the server forward. The controllers do what is due in that time, in its order and at
+    /// its times, as if it had passed; when this returns they are idle.
+    ///
+    /// Times in objects, the deadlines of controllers and the expiry of tokens follow this clock. Watches,
+    /// connections and injected delays do not.
+    ///
+    /// # Examples
+    ///
+    /// An hour of a `CronJob` that starts a Job every twenty minutes:
+    ///
+    /// ```
+    /// # #[cfg(feature = "workloads")]
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// use k8s_openapi::api::batch::v1::{CronJob, Job};
+    /// use kube::api::{Api, ListParams, PostParams};
+    /// use mainstay_devcluster::workloads::Controller;
+    /// use mainstay_devcluster::{Embedded, EmbeddedOptions};
+    ///
+    /// let controllers = Controller::ALL.into();
+    /// let cluster = Embedded::start_with(EmbeddedOptions { controllers, ..Default::default() }).await?;
+    /// let (cron_jobs, jobs): (Api<CronJob>, Api<Job>) =
+    ///     (Api::default_namespaced(cluster.client()), Api::default_namespaced(cluster.client()));
+    /// let report = serde_json::from_value(serde_json::json!({
+    ///     "metadata": {"name": "report"},
+    ///     "spec": {
+    ///         "schedule": "*/20 * * * *",
+    ///         "jobTemplate": {"spec": {"template": {"spec": {
+    ///             "restartPolicy": "Never", "containers": [{"name": "main", "image": "example.invalid/report:1"}],
+    ///         }}}},
+    ///     },
+    /// }))?;
+    /// cron_jobs.create(&PostParams::default(), &report).await?;
+    ///
+    /// cluster.advance(Duration::from_secs(3600)).await;
+    /// let jobs = jobs.list(&ListParams::default()).await?;
+    /// let completed = |job: &&Job| job.status.as_ref().is_some_and(|status| status.completion_time.is_some());
+    /// assert_eq!(jobs.iter().filter(completed).count(), 3);
+    /// # cluster.stop().await;
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "workloads"))]
+    /// # fn main() {}
+    /// ```
+    #[cfg_attr(not(feature = "workloads"), expect(clippy::unused_async, reason = "no controller is awaited"))]
+    pub async fn advance(&self, by: Duration) {
+        #[cfg(feature = "workloads")]
+        if let Some(time) = &self.time {
+            return time.advance(by).await;
+        }
+        self.shift.advance(by);
     }
 
     /// Returns the URL of the server on loopback.

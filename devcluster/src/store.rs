@@ -19,6 +19,7 @@
 
 mod file;
 mod key;
+mod shift;
 mod table;
 mod version;
 mod watcher;
@@ -39,6 +40,7 @@ use table::{Load, Table};
 
 pub use file::FileError;
 pub use key::{GroupResource, Key};
+pub use shift::Shift;
 pub use version::{Change, EventType, Version};
 pub use watcher::{Cut, Watcher};
 

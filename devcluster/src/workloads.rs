@@ -11,15 +11,19 @@ mod aggregation;
 mod api;
 mod claim;
 mod client;
+mod cron_job;
 mod deployment;
 mod driver;
 mod endpoints;
+mod event;
 mod garbage;
+mod job;
 mod namespace;
 mod object;
 mod pod;
 mod replica_set;
 mod resources;
+mod time;
 mod triggers;
 mod view;
 mod work;
@@ -30,10 +34,11 @@ use std::fmt;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use crate::store::Clock;
+use crate::store::{Clock, Shift};
 
 pub use client::{Client, Event, Request, RequestError, Verb, Watch};
 pub use pod::NODE;
+pub use time::Time;
 
 /// A controller that can be enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,6 +55,12 @@ pub enum Controller {
     ReplicaSets,
     /// Schedules Pods onto the Node [`NODE`] and reports them as running.
     Pods,
+    /// Deletes Events an hour after their last write.
+    EventExpiry,
+    /// Runs Jobs to completion.
+    Jobs,
+    /// Creates Jobs by the schedules of `CronJobs`.
+    CronJobs,
     /// Writes the addresses of the Pods of Services into `EndpointSlices`.
     EndpointSlices,
     /// Writes the addresses of the Pods of Services into Endpoints.
@@ -82,21 +93,35 @@ struct Decision {
 /// # Cancel safety
 /// A dropped call stops the controllers; a request in progress may or may not take effect.
 pub async fn run(client: impl Client, options: Options, stop: CancellationToken) {
-    let driver = driver::Driver::new(client, options);
-    stop.run_until_cancelled(driver.run()).await;
+    let (_, controllers) = prepare(client, options, Shift::default());
+    stop.run_until_cancelled(controllers).await;
+}
+
+/// Returns a handle that lets time pass for the controllers, and a future that runs them and never ends. The
+/// clock of the options must be one of `shift`.
+pub fn prepare(
+    client: impl Client,
+    options: Options,
+    shift: Shift,
+) -> (Time, impl Future<Output = ()> + Send) {
+    let (time, advances) = Time::new(shift);
+    (time, driver::Driver::new(client, options, advances).run())
 }
 
 // === impl Controller ===
 
 impl Controller {
     /// All controllers, in the order of their declaration.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Namespaces,
         Self::NamespaceDefaults,
         Self::GarbageCollector,
         Self::Deployments,
         Self::ReplicaSets,
         Self::Pods,
+        Self::EventExpiry,
+        Self::Jobs,
+        Self::CronJobs,
         Self::EndpointSlices,
         Self::Endpoints,
         Self::ClusterRoles,

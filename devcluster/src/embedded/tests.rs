@@ -324,3 +324,60 @@ mod over_tcp {
         assert!(TcpStream::connect(&address).await.is_err(), "the port is closed");
     }
 }
+
+#[cfg(feature = "workloads")]
+#[tokio::test]
+async fn moved_time_expires_tokens_and_events_and_ends_jobs() {
+    use k8s_openapi::api::batch::v1::Job;
+    use k8s_openapi::api::core::v1::{Event, ServiceAccount};
+
+    let controllers = Controller::ALL.into();
+    let server = Embedded::start_with(EmbeddedOptions { controllers, ..EmbeddedOptions::default() });
+    let server = server.await.expect("a server");
+    let client = server.client();
+    let events: Api<Event> = Api::default_namespaced(client.clone());
+    let event = json!({"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}});
+    events
+        .create(&PostParams::default(), &serde_json::from_value(event).expect("an Event"))
+        .await
+        .expect("e");
+    let jobs: Api<Job> = Api::default_namespaced(client.clone());
+    let job = json!({"metadata": {"name": "j"}, "spec": {
+        "ttlSecondsAfterFinished": 600,
+        "template": {
+            "metadata": {"annotations": {"devcluster.mainstay.dev/complete-after": "3000"}},
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
+        },
+    }});
+    jobs.create(&PostParams::default(), &serde_json::from_value(job).expect("a Job")).await.expect("j");
+
+    server.advance(Duration::from_secs(2990)).await;
+    let job = jobs.get("j").await.expect("the Job").status.expect("a status");
+    assert_eq!((job.ready, job.completion_time), (Some(1), None));
+    server.advance(Duration::from_secs(20)).await;
+    let job = jobs.get("j").await.expect("the Job").status.expect("a status");
+    assert_eq!(job.succeeded, Some(1));
+    assert!(events.get_opt("e").await.expect("an answer").is_some());
+    server.advance(Duration::from_mins(10)).await;
+    assert!(jobs.get_opt("j").await.expect("an answer").is_none(), "its time to live is over");
+    assert!(events.get_opt("e").await.expect("an answer").is_none(), "an hour has passed");
+
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(client);
+    let request = json!({"spec": {"audiences": [], "expirationSeconds": 600}});
+    let request = serde_json::from_value(request).expect("a request");
+    let token = accounts.create_token_request("default", &PostParams::default(), &request).await;
+    let token = token.expect("a token").status.expect("a token").token;
+    let asks = async || {
+        let review = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
+        });
+        let target = Target::new("authentication.k8s.io", "v1", "tokenreviews");
+        let response = server.api().call(Request::new(Verb::Create, target).with_body(review)).await;
+        let crate::api::Content::Object(review) = response.expect("a review").content else { panic!() };
+        review.value()["status"]["authenticated"] == true
+    };
+    assert!(asks().await);
+    server.advance(Duration::from_secs(601)).await;
+    assert!(!asks().await, "it has expired");
+    server.stop().await;
+}

@@ -5,6 +5,8 @@
 //!    revision of the newest write to each resource. client-go's expectations are therefore not needed.
 //! 2. A resource is in `watched` as long as its watch is in `events`.
 
+mod absent;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +17,16 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use self::absent::{Absent, confirm};
 use super::client::{Client, Event, Request, RequestError, Verb};
 use super::object::Object as _;
+use super::time::Advances;
 use super::triggers::{self, Change};
 use super::view::{Name, View};
 use super::work::{Item, Work};
 use super::{
-    Decision, Options, aggregation, deployment, endpoints, garbage, namespace, pod, replica_set, resources,
+    Decision, Options, aggregation, cron_job, deployment, endpoints, event, garbage, job, namespace, pod,
+    replica_set, resources,
 };
 use crate::store::GroupResource;
 
@@ -47,17 +52,11 @@ pub(super) struct Driver<C> {
     unwatched: BTreeSet<GroupResource>,
     /// Number of addresses that were assigned to Pods, modulo 2^32.
     addresses: u32,
-}
-
-/// An owner that an owner reference names and the view lacks.
-struct Absent {
-    resource: GroupResource,
-    name: Name,
-    uid: String,
+    advances: Advances,
 }
 
 impl<C: Client> Driver<C> {
-    pub(super) fn new(client: C, options: Options) -> Self {
+    pub(super) fn new(client: C, options: Options, advances: Advances) -> Self {
         Self {
             client,
             options,
@@ -69,6 +68,7 @@ impl<C: Client> Driver<C> {
             awaited: HashMap::new(),
             unwatched: BTreeSet::new(),
             addresses: 0,
+            advances,
         }
     }
 
@@ -90,10 +90,22 @@ impl<C: Client> Driver<C> {
                 continue;
             }
             let due = self.work.next_due().filter(|_| !reopen && !self.lags());
+            if !reopen && !self.lags() && self.advances.is_moving() {
+                // Streams may pretend to be pending when a task has run for long without a pause.
+                tokio::task::yield_now().await;
+                if let Some(Some(arrival)) = self.events.next().now_or_never() {
+                    self.arrive(arrival);
+                } else {
+                    let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+                    self.work.advance(self.advances.step(left));
+                }
+                continue;
+            }
             let due = if reopen { Some(Instant::now() + REOPEN) } else { due };
-            // Both branches only end the wait, so their order does not matter.
+            // All branches only end the wait, so their order does not matter.
             tokio::select! {
                 Some(arrival) = self.events.next() => self.arrive(arrival),
+                () = self.advances.arrive() => {}
                 () = sleep_until(due) => {}
             }
         }
@@ -283,6 +295,18 @@ impl<C: Client> Driver<C> {
                 let sets = list(resources::replica_sets(), &name.namespace);
                 deployment::decide(deployment, &sets, &list(resources::pods(), &name.namespace), now)
             }
+            (Item::Event(name), None) => {
+                let event = get(resources::events(), name);
+                event.map(|event| event::decide(event, now)).unwrap_or_default()
+            }
+            (Item::Job(name), None) => {
+                let job = get(resources::jobs(), name);
+                job::decide(&name.name, job, list(resources::pods(), &name.namespace), now)
+            }
+            (Item::CronJob(name), None) => {
+                let Some(cron_job) = get(resources::cron_jobs(), name) else { return Decision::default() };
+                cron_job::decide(cron_job, list(resources::jobs(), &name.namespace), now)
+            }
             (Item::Namespace(name), None) => {
                 let namespace = get(resources::namespaces(), &Name::new("", name));
                 namespace
@@ -372,22 +396,6 @@ impl<C: Client> Driver<C> {
         }
         Ok(())
     }
-}
-
-/// Returns an error if one of the absent owners exists on the server, because its event is still to arrive.
-async fn confirm(client: &impl Client, absent: Vec<Absent>) -> Result<(), RequestError> {
-    for Absent { resource, name, uid } in absent {
-        match client.get(&resource, &name.namespace, &name.name).await {
-            Ok(present) if present.uid() == uid => {
-                let message = format!("{resource} {} has not arrived yet", name.name);
-                return Err(RequestError { code: 409, message, causes: Vec::new() });
-            }
-            Ok(_) => {}
-            Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// Sleeps until a time; `None` sleeps forever.

@@ -8,8 +8,10 @@
 //! | `devcluster.mainstay.dev/ready-after` | seconds | the Pod becomes ready this long after its start |
 //! | `devcluster.mainstay.dev/crash-loop` | any | the containers of the Pod fail after each start |
 //! | `devcluster.mainstay.dev/stop-after` | seconds | a deleted Pod is removed after this time |
+//! | `devcluster.mainstay.dev/complete-after` | seconds | the Pod of a Job ends this long after its start |
 //!
-//! A Pod of a Job succeeds immediately after its start.
+//! A Pod of a Job succeeds immediately after its start, unless these annotations say otherwise. With
+//! `crash-loop` it fails if its restart policy is `Never`.
 
 mod containers;
 
@@ -39,6 +41,7 @@ const NEVER_READY: &str = "devcluster.mainstay.dev/never-ready";
 const READY_AFTER: &str = "devcluster.mainstay.dev/ready-after";
 const CRASH_LOOP: &str = "devcluster.mainstay.dev/crash-loop";
 const STOP_AFTER: &str = "devcluster.mainstay.dev/stop-after";
+const COMPLETE_AFTER: &str = "devcluster.mainstay.dev/complete-after";
 
 /// Returns the address of the `number`-th started Pod, counted from 0.
 pub(super) fn address(number: u32) -> Ipv4Addr {
@@ -153,17 +156,28 @@ fn start(pod: &Value, address: Ipv4Addr, now: Timestamp) -> Decision {
 
 /// Updates the status of a running Pod: readiness, crashes, or the end of a Job's Pod.
 fn run(pod: &Value, now: Timestamp) -> Decision {
-    if pod.controller().is_some_and(|owner| owner["kind"] == "Job") {
-        let mut ended = pod.clone();
-        let status = &mut ended["status"];
-        status["phase"] = "Succeeded".into();
-        status["containerStatuses"] = containers::completed(pod, now);
-        for kind in ["Ready", "ContainersReady"] {
-            set_condition(status, kind, Some(("PodCompleted", String::new())), now);
-        }
-        return vec![Request::update_status(&resources::pods(), ended)].into();
+    let crashes = pod.annotation(CRASH_LOOP).is_some();
+    let restarts = crashes && pod.text("/spec/restartPolicy") != "Never";
+    if restarts || pod.controller().is_none_or(|owner| owner["kind"] != "Job") {
+        return report(pod, &mut pod.clone(), now);
     }
-    report(pod, &mut pod.clone(), now)
+    let started = pod.time("/status/startTime").unwrap_or(now);
+    let length = SignedDuration::from_secs(annotated_seconds(pod, COMPLETE_AFTER).unwrap_or_default());
+    let end = started.checked_add(length).unwrap_or(started);
+    if end > now {
+        let running = report(pod, &mut pod.clone(), now);
+        let again_at = running.again_at.map_or(end, |at| at.min(end));
+        return Decision { again_at: Some(again_at), ..running };
+    }
+    let mut ended = pod.clone();
+    let status = &mut ended["status"];
+    let (phase, reason) = if crashes { ("Failed", "PodFailed") } else { ("Succeeded", "PodCompleted") };
+    status["phase"] = phase.into();
+    status["containerStatuses"] = containers::ended(pod, crashes, now);
+    for kind in ["Ready", "ContainersReady"] {
+        set_condition(status, kind, Some((reason, String::new())), now);
+    }
+    vec![Request::update_status(&resources::pods(), ended)].into()
 }
 
 /// Sets container statuses and readiness in `reported`; returns the update if the result differs from `pod`.

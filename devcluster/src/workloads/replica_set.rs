@@ -1,6 +1,6 @@
 //! ReplicaSets: creates or deletes Pods until their number is right, and counts them in the status.
 
-mod victims;
+pub(super) mod victims;
 
 use std::sync::Arc;
 

@@ -15,10 +15,13 @@ macro_rules! resources {
 resources! {
     cluster_roles: "rbac.authorization.k8s.io" "clusterroles";
     config_maps: "" "configmaps";
+    cron_jobs: "batch" "cronjobs";
     custom_resource_definitions: "apiextensions.k8s.io" "customresourcedefinitions";
     deployments: "apps" "deployments";
     endpoint_slices: "discovery.k8s.io" "endpointslices";
     endpoints: "" "endpoints";
+    events: "" "events";
+    jobs: "batch" "jobs";
     namespaces: "" "namespaces";
     nodes: "" "nodes";
     pods: "" "pods";

@@ -1,3 +1,5 @@
+mod batch;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -56,6 +56,7 @@ pub(super) fn of(view: &View, change: Change<'_>, add: &mut impl FnMut(Item)) {
             add(Item::Endpoints(name));
         }
         ("", "endpoints") => add(Item::Endpoints(name)),
+        ("", "events") if change.new.is_some() => add(Item::Event(name)),
         ("discovery.k8s.io", "endpointslices") => {
             for service in states().filter_map(|state| state.label(SERVICE_NAME)) {
                 add(Item::EndpointSlices(Name::new(namespace, service)));
@@ -71,16 +72,31 @@ pub(super) fn of(view: &View, change: Change<'_>, add: &mut impl FnMut(Item)) {
         }
         ("rbac.authorization.k8s.io", "clusterroles") => add(Item::ClusterRoles),
         ("apps", "deployments") => add(Item::Deployment(name)),
+        ("batch", "jobs") => {
+            add(Item::Job(name));
+            for owner in states().filter_map(|state| state.controller()).filter(|it| it["kind"] == "CronJob")
+            {
+                add(Item::CronJob(Name::new(namespace, owner.text("/name"))));
+            }
+        }
+        ("batch", "cronjobs") => add(Item::CronJob(name)),
         _ => {}
     }
 }
 
-/// Adds the items of a Pod: the Pod, the `ReplicaSet` that owns it or may adopt it, and its Services.
+/// Adds the items of a Pod: the Pod, its Job, the `ReplicaSet` that owns it or may adopt it, and its Services.
 fn pod(view: &View, change: Change<'_>, add: &mut impl FnMut(Item)) {
     if let Some(pod) = change.new {
         add(Item::Pod(Name::of(pod)));
     }
     for state in change.old.into_iter().chain(change.new) {
+        let job = match state.controller() {
+            Some(owner) => (owner["kind"] == "Job").then(|| owner.text("/name")),
+            None => state.label("batch.kubernetes.io/job-name"),
+        };
+        if let Some(job) = job {
+            add(Item::Job(Name::new(state.namespace(), job)));
+        }
         owners_or_selectors(view, state, "ReplicaSet", &resources::replica_sets(), &mut |name| {
             add(Item::ReplicaSet(name));
         });

@@ -31,6 +31,12 @@ pub(super) enum Item {
     Node,
     /// A Pod.
     Pod(Name),
+    /// The expiry of an Event.
+    Event(Name),
+    /// A Job.
+    Job(Name),
+    /// A `CronJob`.
+    CronJob(Name),
     /// The EndpointSlices of a Service.
     EndpointSlices(Name),
     /// The Endpoints of a Service.
@@ -63,6 +69,9 @@ impl Item {
             Self::Deployment(_) => Controller::Deployments,
             Self::ReplicaSet(_) => Controller::ReplicaSets,
             Self::Node | Self::Pod(_) => Controller::Pods,
+            Self::Event(_) => Controller::EventExpiry,
+            Self::Job(_) => Controller::Jobs,
+            Self::CronJob(_) => Controller::CronJobs,
             Self::EndpointSlices(_) => Controller::EndpointSlices,
             Self::Endpoints(_) => Controller::Endpoints,
             Self::ClusterRoles => Controller::ClusterRoles,
@@ -91,6 +100,16 @@ impl Work {
         }
         self.due.insert(item.clone(), at);
         self.later.insert((at, item));
+    }
+
+    /// Makes all delayed items due earlier, because the clock was moved forward.
+    pub(super) fn advance(&mut self, by: Duration) {
+        let earlier = |at: Instant| at.checked_sub(by).unwrap_or(at);
+        self.later =
+            std::mem::take(&mut self.later).into_iter().map(|(at, item)| (earlier(at), item)).collect();
+        for at in self.due.values_mut() {
+            *at = earlier(*at);
+        }
     }
 
     /// Removes and returns the next item that is ready or due; `None` if there is none.

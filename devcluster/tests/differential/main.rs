@@ -2,7 +2,8 @@
 //!
 //! Scenarios are text files in `scenarios/`; [`script`] has their form. After them come scenarios with spoilt
 //! answers, which the comparison must notice, and random sequences of requests, which shrink when they find a
-//! difference. `accepted.txt` lists the differences that stay, each with its reason. Variables:
+//! difference. A second test compares what the controllers of both clusters make of Jobs and `CronJob`s.
+//! `accepted.txt` lists the differences that stay, each with its reason. Variables:
 //!
 //! | | |
 //! |---|---|
@@ -21,6 +22,7 @@
 mod accepted;
 mod clients;
 mod compare;
+mod controllers;
 mod envtest;
 mod kinds;
 mod normal;
@@ -96,7 +98,7 @@ async fn both_servers_answer_alike() {
     if let Some(part) = &only {
         scenarios.retain(|scenario| scenario.name.contains(part.as_str()));
     }
-    let Some(pair) = Pair::start().await else { return };
+    let Some(pair) = Pair::start(false).await else { return };
 
     let (equal, reports) = run_scenarios(&pair, &scenarios, &accepted).await;
     print(&format!("differential: {equal} of {} scenarios are equal", scenarios.len()));
@@ -110,11 +112,29 @@ async fn both_servers_answer_alike() {
         let (done, found) = random::run(&pair, seed, steps, &accepted).await;
         print(&format!("figure dev.random_steps {done} steps"));
         print(&format!("figure dev.differences {} differences", found.len() + reports.len()));
-        print(&format!("figure dev.scenarios {} scenarios", scenarios.len()));
+        let with_controllers = script::parse(controllers::SCENARIOS).len();
+        print(&format!("figure dev.scenarios {} scenarios", scenarios.len() + with_controllers));
         pair.stop().await;
         assert!(found.is_empty(), "random steps with a difference:\n{}", found.join("\n"));
     } else {
         pair.stop().await;
     }
+    assert!(reports.is_empty(), "{} scenarios differ:\n{}", reports.len(), reports.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn controllers_of_both_servers_act_alike() {
+    let accepted = Accepted::parse(include_str!("accepted.txt"));
+    let mut scenarios = script::parse(controllers::SCENARIOS);
+    if let Some(part) = variable("DIFFERENTIAL_ONLY") {
+        scenarios.retain(|scenario| scenario.name.contains(part.as_str()));
+    }
+    if scenarios.is_empty() {
+        return;
+    }
+    let Some(pair) = Pair::start(true).await else { return };
+    let (equal, reports) = run_scenarios(&pair, &scenarios, &accepted).await;
+    print(&format!("differential: {equal} of {} scenarios with controllers are equal", scenarios.len()));
+    pair.stop().await;
     assert!(reports.is_empty(), "{} scenarios differ:\n{}", reports.len(), reports.join("\n"));
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use mainstay_devcluster::api::User;
-use mainstay_devcluster::{ControlPlane, Embedded, Options};
+use mainstay_devcluster::workloads::Controller;
+use mainstay_devcluster::{ControlPlane, Embedded, EmbeddedOptions, Options};
 use serde_json::Value;
 
 use super::side::{self, Side};
@@ -18,23 +19,32 @@ pub(crate) struct Pair {
     real_server: ControlPlane,
     pub(crate) embedded: Client,
     pub(crate) real: Client,
+    /// Whether controllers run on both sides. Then only the outcome is compared.
+    pub(crate) controllers: bool,
 }
 
 // === impl Pair ===
 
 impl Pair {
-    /// Starts both; returns None as [`real`] does.
-    pub(crate) async fn start() -> Option<Self> {
-        let real_server = real(Options { bare: true, ..Options::default() }).await?;
-        let embedded_server = Embedded::start().await.expect("the embedded server starts");
+    /// Starts both, with or without controllers; returns None as [`real`] does.
+    pub(crate) async fn start(controllers: bool) -> Option<Self> {
+        let real_server = real(Options { bare: !controllers, ..Options::default() }).await?;
+        let mut options = EmbeddedOptions::default();
+        if controllers {
+            options.controllers = Controller::ALL.into();
+        }
+        let embedded_server = Embedded::start_with(options).await.expect("the embedded server starts");
         let service = embedded_server.service().as_user(User::admin());
         let pair = Self {
             embedded: Client::new(service, "default"),
             real: real_client(&real_server).await,
+            controllers,
             embedded_server,
             real_server,
         };
-        pair.define().await;
+        if !controllers {
+            pair.define().await;
+        }
         Some(pair)
     }
 

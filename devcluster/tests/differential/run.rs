@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::accepted::Accepted;
 use super::compare::{self, Difference};
+use super::controllers;
 use super::normal;
 use super::pair::Pair;
 use super::script::Scenario;
@@ -51,7 +52,12 @@ pub(crate) async fn judge(pair: &Pair, scenario: &Scenario, accepted: &Accepted)
 /// Returns the differences of one run in a namespace that exists.
 pub(crate) async fn differences(pair: &Pair, scenario: &Scenario, namespace: &str) -> Vec<Difference> {
     let (embedded, real) = transcripts(pair, scenario, namespace).await;
-    compare::compare(&normal::normalised(embedded), &normal::normalised(real))
+    let (mut embedded, mut real) = (normal::normalised(embedded), normal::normalised(real));
+    if pair.controllers {
+        controllers::outcome(&mut embedded);
+        controllers::outcome(&mut real);
+    }
+    compare::compare(&embedded, &real)
 }
 
 /// Returns what both servers answered.

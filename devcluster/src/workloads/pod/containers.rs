@@ -27,11 +27,11 @@ fn status(pod: &Value, container: &Value, state: &Value) -> Value {
     })
 }
 
-fn ended(pod: &Value, container: &Value, now: Timestamp) -> Value {
+fn terminated(pod: &Value, container: &Value, failed: bool, now: Timestamp) -> Value {
     let started = pod.at("/status/startTime");
     let started = if started.is_null() { seconds(now) } else { started.clone() };
-    let state =
-        json!({"exitCode": 0, "reason": "Completed", "startedAt": started, "finishedAt": seconds(now)});
+    let (code, reason) = if failed { (1, "Error") } else { (0, "Completed") };
+    let state = json!({"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": seconds(now)});
     status(pod, container, &json!({ "terminated": state }))
 }
 
@@ -43,7 +43,7 @@ pub(super) fn initial(pod: &Value, now: Timestamp) -> Value {
             if container["restartPolicy"] == "Always" {
                 return status(pod, container, &json!({"running": {"startedAt": seconds(now)}}));
             }
-            let mut ended = ended(pod, container, now);
+            let mut ended = terminated(pod, container, false, now);
             ended["started"] = false.into();
             ended
         })
@@ -60,15 +60,15 @@ pub(super) fn running(pod: &Value, ready: bool, started: Timestamp) -> Vec<Value
     pod.list("/spec/containers").iter().map(running).collect()
 }
 
-/// Returns the statuses of containers that have completed without error.
-pub(super) fn completed(pod: &Value, now: Timestamp) -> Value {
-    let completed = |container| {
-        let mut completed = ended(pod, container, now);
-        completed["ready"] = false.into();
-        completed["started"] = false.into();
-        completed
+/// Returns the statuses of containers that have ended, with or without an error.
+pub(super) fn ended(pod: &Value, failed: bool, now: Timestamp) -> Value {
+    let ended = |container| {
+        let mut ended = terminated(pod, container, failed, now);
+        ended["ready"] = false.into();
+        ended["started"] = false.into();
+        ended
     };
-    pod.list("/spec/containers").iter().map(completed).collect()
+    pod.list("/spec/containers").iter().map(ended).collect()
 }
 
 /// Returns the statuses of containers that crash after each start, first at `started`, and the time of the

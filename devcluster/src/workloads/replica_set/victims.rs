@@ -9,7 +9,7 @@ use crate::workloads::object::Object as _;
 
 /// Compares two Pods; the lesser is deleted first. The rules are those of kube-controller-manager without the
 /// number of Pods on the same Node, because there is only one Node.
-pub(super) fn compare(a: &Value, b: &Value, now: Timestamp) -> Ordering {
+pub(in crate::workloads) fn compare(a: &Value, b: &Value, now: Timestamp) -> Ordering {
     rank(a)
         .cmp(&rank(b))
         .then_with(|| by_age(ready_since(a), ready_since(b), now))
