@@ -1,5 +1,6 @@
 //! Tests of the API without HTTP.
 
+mod classes;
 mod creation;
 mod custom;
 mod deletion;

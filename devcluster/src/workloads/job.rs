@@ -5,11 +5,13 @@
 //! `uncountedTerminatedPods`, then loses the finalizer, and is then counted; a reconciliation does one of
 //! these steps, so a restart counts no Pod twice.
 //!
-//! Differs from kube-controller-manager: Jobs in the mode `Indexed` and those with a `podFailurePolicy` get no
-//! Pods, and Pods without an owner are not adopted.
+//! Differs from kube-controller-manager: Jobs with a `podFailurePolicy`, a `successPolicy` or a
+//! `backoffLimitPerIndex` get no Pods, and Pods without an owner are not adopted.
 
+mod index;
 mod status;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -91,7 +93,9 @@ impl<'a> Pods<'a> {
                 continue;
             }
             if !status.lists(pod.uid()) {
-                if has_succeeded(pod) {
+                if has_succeeded(pod) && status.indexes.is_some() {
+                    // The index is in the status instead.
+                } else if has_succeeded(pod) {
                     status.uncounted.succeeded.push(pod.uid().to_owned());
                 } else if self.has_failed(pod) || failed {
                     status.uncounted.failed.push(pod.uid().to_owned());
@@ -100,6 +104,20 @@ impl<'a> Pods<'a> {
             released.extend(without_finalizer(pod));
         }
         released
+    }
+
+    /// Returns up to `count` new Pods. With the completed `indexes` of the Job, they have the first ones that
+    /// neither are completed nor have an active Pod.
+    fn new(&self, job: &Value, indexes: Option<&BTreeSet<usize>>, count: usize) -> Vec<Value> {
+        let Some(done) = indexes else { return (0..count).map(|_| pod(job)).collect() };
+        let taken: BTreeSet<_> = self.active.iter().filter_map(|pod| index::of(pod)).collect();
+        let free = (0..completions(job)).filter(|index| !done.contains(index) && !taken.contains(index));
+        let indexed = free.take(count).map(|index| {
+            let mut pod = pod(job);
+            index::set(&mut pod, job.name(), index);
+            pod
+        });
+        indexed.collect()
     }
 
     /// Returns the sum of the restarts of all containers, if the Pods restart them after failures.
@@ -145,7 +163,8 @@ pub(super) fn decide<'a>(
     let mut requests: Vec<_> = lost.into_iter().filter_map(|pod| without_finalizer(pod)).collect();
     let Some(job) = job else { return requests.into() };
     let managed = matches!(job.text("/spec/managedBy"), "" | "kubernetes.io/job-controller");
-    let simple = job["spec"]["completionMode"] != "Indexed" && job["spec"]["podFailurePolicy"].is_null();
+    let policies = ["podFailurePolicy", "successPolicy", "backoffLimitPerIndex"];
+    let simple = policies.iter().all(|policy| job["spec"][policy].is_null());
     if !managed {
         return requests.into();
     }
@@ -204,7 +223,14 @@ fn reconcile(job: &Value, pods: &Pods<'_>, now: Timestamp) -> Decision {
         status.started = Some(now);
     }
     let fresh = pods.fresh(&status);
-    let succeeded = status.succeeded + fresh.succeeded + status.uncounted.succeeded.len();
+    let succeeded = if let Some(indexes) = &mut status.indexes {
+        let done = pods.all.iter().filter(|pod| has_succeeded(pod) && pod.has_finalizer(TRACKING));
+        indexes.extend(done.filter_map(|pod| index::of(pod)).filter(|index| *index < completions(job)));
+        status.succeeded = indexes.len();
+        status.succeeded
+    } else {
+        status.succeeded + fresh.succeeded + status.uncounted.succeeded.len()
+    };
     let failed = status.failed + fresh.failed + status.uncounted.failed.len();
     let mut again_at = None;
     let mut end = status.announced();
@@ -229,8 +255,9 @@ fn reconcile(job: &Value, pods: &Pods<'_>, now: Timestamp) -> Decision {
         } else {
             let replaced = if pods.until_ended { terminating } else { 0 };
             let missing = wanted.saturating_sub(active + replaced).min(BURST);
-            requests.extend((0..missing).map(|_| Request::create(&resources::pods(), pod(job))));
-            active += missing;
+            let new = pods.new(job, status.indexes.as_ref(), missing);
+            active += new.len();
+            requests.extend(new.into_iter().map(|pod| Request::create(&resources::pods(), pod)));
         }
     }
     requests.extend(deleted.iter().map(|pod| Request::delete(&resources::pods(), pod, json!({}))));
@@ -310,6 +337,10 @@ fn wanted(job: &Value, succeeded: usize, active: usize) -> usize {
         None => parallelism,
         Some(completions) => completions.saturating_sub(succeeded).min(parallelism),
     }
+}
+
+fn completions(job: &Value) -> usize {
+    usize::try_from(job.count("/spec/completions")).unwrap_or_default()
 }
 
 fn is_complete(job: &Value, succeeded: usize) -> bool {

@@ -50,5 +50,7 @@ fn essence(pod: &Value) -> Value {
         "metadata": metadata,
         "phase": pod["status"]["phase"],
         "restartPolicy": pod["spec"]["restartPolicy"],
+        "hostname": pod["spec"]["hostname"],
+        "env": pod["spec"]["containers"][0]["env"],
     })
 }

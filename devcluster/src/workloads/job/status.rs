@@ -1,11 +1,12 @@
 //! The status of a Job, as the controller changes it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{End, TRACKING};
+use super::{End, TRACKING, index};
 use crate::workloads::object::{Object as _, seconds};
 
 /// The status of a Job without the numbers of its present Pods.
@@ -15,6 +16,8 @@ pub(super) struct Status {
     pub(super) succeeded: usize,
     pub(super) failed: usize,
     pub(super) uncounted: Uncounted,
+    /// The completed indexes; `None` unless the Job is in the mode `Indexed`.
+    pub(super) indexes: Option<BTreeSet<usize>>,
     conditions: Vec<Value>,
     /// Fields that the controller does not change.
     others: Map<String, Value>,
@@ -41,6 +44,8 @@ impl Status {
                 succeeded: uids("/status/uncountedTerminatedPods/succeeded"),
                 failed: uids("/status/uncountedTerminatedPods/failed"),
             },
+            indexes: (job["spec"]["completionMode"] == "Indexed")
+                .then(|| index::parse(job.text("/status/completedIndexes"), count("/spec/completions"))),
             conditions: job.list("/status/conditions").to_vec(),
             others: job["status"].as_object().cloned().unwrap_or_default(),
         }
@@ -124,8 +129,10 @@ impl Status {
                 uncounted[field] = uids;
             }
         }
+        let indexes = self.indexes.as_ref().map(index::format).unwrap_or_default();
         for (field, value) in [
             ("active", count(active)),
+            ("completedIndexes", if indexes.is_empty() { Value::Null } else { indexes.into() }),
             ("completionTime", time(self.completed)),
             ("failed", count(self.failed)),
             ("ready", ready.into()),

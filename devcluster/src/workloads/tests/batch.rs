@@ -76,6 +76,23 @@ async fn a_job_ends_at_its_deadline_and_goes_after_its_time_to_live() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_indexed_job_has_a_pod_for_each_index() {
+    let cluster = Cluster::start().await;
+    let spec = json!({"completionMode": "Indexed", "completions": 4, "parallelism": 3});
+    cluster.create(JOBS, job(&spec, &json!({"devcluster.mainstay.dev/complete-after": "5"}))).await;
+    let jobs = cluster.until(JOBS, |all| ended(all, "Complete")).await;
+    assert_eq!(
+        (&jobs[0]["status"]["succeeded"], &jobs[0]["status"]["completedIndexes"]),
+        (&json!(4), &json!("0-3"))
+    );
+    let pods = cluster.list(PODS).await;
+    let mut hosts: Vec<_> = pods.iter().map(|pod| pod.text("/spec/hostname")).collect();
+    hosts.sort_unstable();
+    assert_eq!(hosts, ["a-0", "a-1", "a-2", "a-3"]);
+    assert_eq!(pods[0].text("/spec/containers/0/env/0/name"), "JOB_COMPLETION_INDEX");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_suspended_job_has_no_pods() {
     let cluster = Cluster::start().await;
     let slow = json!({"devcluster.mainstay.dev/complete-after": "60"});
