@@ -220,8 +220,8 @@ impl Embedded {
         self.api.store().compact();
     }
 
-    /// Moves the clock of the server forward. The controllers do what is due in that time, in its order and at
-    /// its times, as if it had passed; when this returns they are idle.
+    /// Moves the clock of the server forward. The controllers reconcile everything that becomes due in that
+    /// time, in order and each at its own time, as if the time had passed. When this returns, they are idle.
     ///
     /// Times in objects, the deadlines of controllers and the expiry of tokens follow this clock. Watches,
     /// connections and injected delays do not.

@@ -23,7 +23,7 @@ pub(super) fn admit(kind: &Kind, value: &mut Value) -> Result<Vec<String>, Strin
     }
     defaults::apply(kind, value);
     if of.is_older_autoscaler() {
-        // As the real server, whose only form of an autoscaler is close to the newer version.
+        // As in the real server: its internal form has the fields of the newer version.
         autoscaling::to_v2(value);
         autoscaling::to_v1(value);
     }

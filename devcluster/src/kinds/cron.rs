@@ -1,7 +1,7 @@
 //! Schedules of `CronJob`s: five fields, or a name such as `@hourly`.
 //!
-//! Accepts what the parser of kube-controller-manager accepts, with its error texts; a parser of another crate
-//! has other rules for steps and for days.
+//! Accepts the same texts as the parser of kube-controller-manager, with its errors. The crates for cron have
+//! other rules for steps and for days, and other errors.
 
 use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;

@@ -91,7 +91,8 @@ impl<C: Client> Driver<C> {
             }
             let due = self.work.next_due().filter(|_| !reopen && !self.lags());
             if !reopen && !self.lags() && self.advances.is_moving() {
-                // Streams may pretend to be pending when a task has run for long without a pause.
+                // A task that has run for long without a pause gets no events although there are some: tokio
+                // makes its streams pending until it yields.
                 tokio::task::yield_now().await;
                 if let Some(Some(arrival)) = self.events.next().now_or_never() {
                     self.arrive(arrival);

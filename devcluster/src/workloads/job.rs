@@ -36,7 +36,7 @@ const FIRST_BACKOFF: SignedDuration = SignedDuration::from_secs(10);
 /// Longest delay after a failed Pod.
 const LAST_BACKOFF: SignedDuration = SignedDuration::from_mins(10);
 
-/// The Pods of a Job by what is to be done with them.
+/// The Pods of a Job.
 struct Pods<'a> {
     all: Vec<&'a Arc<Value>>,
     active: Vec<&'a Arc<Value>>,

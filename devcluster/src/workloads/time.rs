@@ -1,4 +1,4 @@
-//! Moves the clock of the controllers forward, as a test asks for it.
+//! Moves the clock of the controllers forward, for tests.
 
 use std::time::Duration;
 

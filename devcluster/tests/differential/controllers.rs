@@ -14,7 +14,7 @@ static TIME: LazyLock<Regex> =
 /// The end of the name of the Job of a `CronJob`: minutes since 1970.
 static MINUTES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"-\d{8,}$").expect("a pattern"));
 
-/// Removes from a normalised transcript what depends on the time, the Node and the number of writes.
+/// Removes the parts of a normalised transcript that depend on the time, the Node and the number of writes.
 pub(crate) fn outcome(value: &mut Value) {
     match value {
         Value::Array(items) => {
@@ -40,7 +40,7 @@ pub(crate) fn outcome(value: &mut Value) {
     }
 }
 
-/// Returns what the Job controller decides of a Pod.
+/// Returns the fields of a Pod that the Job controller sets, and its phase.
 fn essence(pod: &Value) -> Value {
     let mut metadata = pod["metadata"].clone();
     for field in ["name", "uid", "creationTimestamp", "deletionTimestamp"] {

@@ -2,7 +2,8 @@
 //!
 //! Scenarios are text files in `scenarios/`; [`script`] has their form. After them come scenarios with spoilt
 //! answers, which the comparison must notice, and random sequences of requests, which shrink when they find a
-//! difference. A second test compares what the controllers of both clusters make of Jobs and `CronJob`s.
+//! difference. A second test compares Jobs and `CronJob`s after the controllers of both clusters
+//! have run them.
 //! `accepted.txt` lists the differences that stay, each with its reason. Variables:
 //!
 //! | | |

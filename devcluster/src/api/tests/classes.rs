@@ -14,7 +14,10 @@ fn pod(name: &str) -> Value {
 async fn the_default_priority_class_applies_to_pods_without_one() {
     let server = Server::start().await;
     let before = server.create(pods(), pod("before")).await;
-    assert_eq!((&before["spec"]["priority"], &before["spec"]["priorityClassName"]), (&json!(0), &Value::Null));
+    assert_eq!(
+        (&before["spec"]["priority"], &before["spec"]["priorityClassName"]),
+        (&json!(0), &Value::Null)
+    );
 
     let class = |name: &str, default: bool| {
         json!({

@@ -12,7 +12,7 @@ use crate::kinds::{FieldError, quoted};
 const INGRESS_CLASS: &str = "kubernetes.io/ingress.class";
 const MAX_CONTROLLER: usize = 250;
 
-/// Checks what only a new Ingress must fulfil.
+/// Checks the class of a new Ingress: the annotation and the field must agree.
 pub(super) fn check_new_ingress(checks: &mut Checks, ingress: &Value) {
     let annotation = &ingress["metadata"]["annotations"][INGRESS_CLASS];
     let class = &ingress["spec"]["ingressClassName"];

@@ -6,7 +6,7 @@ use super::super::internal;
 use super::Checks;
 use crate::kinds::{FieldError, Reason};
 
-/// Checks the status of a Job. Most rules apply only to what a write changes.
+/// Checks the status of a Job. Most rules apply only to changed fields.
 pub(in super::super) fn check_job_status(checks: &mut Checks, job: &Value, old: &Value) {
     let (status, before) = (&job["status"], &old["status"]);
     for field in ["active", "succeeded", "failed", "ready", "terminating"] {
