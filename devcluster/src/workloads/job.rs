@@ -108,16 +108,16 @@ impl<'a> Pods<'a> {
 
     /// Returns up to `count` new Pods. With the completed `indexes` of the Job, they have the first ones that
     /// neither are completed nor have an active Pod.
-    fn new(&self, job: &Value, indexes: Option<&BTreeSet<usize>>, count: usize) -> Vec<Value> {
+    fn missing(&self, job: &Value, indexes: Option<&BTreeSet<usize>>, count: usize) -> Vec<Value> {
         let Some(done) = indexes else { return (0..count).map(|_| pod(job)).collect() };
         let taken: BTreeSet<_> = self.active.iter().filter_map(|pod| index::of(pod)).collect();
         let free = (0..completions(job)).filter(|index| !done.contains(index) && !taken.contains(index));
-        let indexed = free.take(count).map(|index| {
+        let new = free.take(count).map(|index| {
             let mut pod = pod(job);
             index::set(&mut pod, job.name(), index);
             pod
         });
-        indexed.collect()
+        new.collect()
     }
 
     /// Returns the sum of the restarts of all containers, if the Pods restart them after failures.
@@ -255,7 +255,7 @@ fn reconcile(job: &Value, pods: &Pods<'_>, now: Timestamp) -> Decision {
         } else {
             let replaced = if pods.until_ended { terminating } else { 0 };
             let missing = wanted.saturating_sub(active + replaced).min(BURST);
-            let new = pods.new(job, status.indexes.as_ref(), missing);
+            let new = pods.missing(job, status.indexes.as_ref(), missing);
             active += new.len();
             requests.extend(new.into_iter().map(|pod| Request::create(&resources::pods(), pod)));
         }
