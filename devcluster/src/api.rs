@@ -38,6 +38,8 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 
 use crate::kinds::Kind;
+use crate::kinds::custom::CustomKind;
+use crate::kinds::printers::Printer;
 use crate::store::{Clock, FileError, Store, Window};
 use admission::{Admission, Classes, NamespaceLifecycle};
 use call::Call;
@@ -185,6 +187,27 @@ impl Api {
         let mut kinds: Vec<_> = self.registry().all().map(|served| Arc::clone(&served.kind)).collect();
         kinds.sort_by(|a, b| (&a.group, &a.version, &a.plural).cmp(&(&b.group, &b.version, &b.plural)));
         kinds
+    }
+
+    /// Returns the served versions of custom resources, sorted by group, version and plural name.
+    pub(crate) fn custom_kinds(&self) -> Vec<Arc<CustomKind>> {
+        let registry = self.registry();
+        let custom = registry.all().filter_map(|served| served.custom.as_ref());
+        let mut kinds: Vec<_> = custom.map(|custom| Arc::clone(&custom.version)).collect();
+        kinds.sort_by(|a, b| (&a.api_version, &a.kind.plural).cmp(&(&b.api_version, &b.kind.plural)));
+        kinds
+    }
+
+    /// Returns the printer of the tables of a served kind, or of a subresource of it.
+    pub(crate) fn printer(&self, kind: &Kind, subresource: &str) -> Printer {
+        let served = self.served(&kind.group, &kind.version, &kind.plural);
+        let custom = served.as_ref().and_then(|served| served.custom.as_ref());
+        match (subresource, custom) {
+            ("scale", custom) => Printer::scale(custom.is_some()),
+            ("token", _) => Printer::plain(),
+            (_, Some(custom)) => Printer::custom(&custom.version.columns),
+            (_, None) => Printer::built_in(kind),
+        }
     }
 
     /// Returns the store, for compaction and metrics.

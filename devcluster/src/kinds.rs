@@ -18,8 +18,10 @@ mod kind;
 pub mod metadata;
 pub mod names;
 mod number;
+pub mod openapi;
 pub mod patch;
 mod path;
+pub mod printers;
 pub mod prune;
 mod schema;
 

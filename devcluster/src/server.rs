@@ -19,11 +19,13 @@ mod identity;
 mod impersonation;
 #[cfg(feature = "http")]
 mod listen;
+mod openapi;
 mod path;
 mod represent;
 mod route;
 mod service;
 mod stream;
+mod table;
 mod yaml;
 
 pub use answer::AnswerBody;

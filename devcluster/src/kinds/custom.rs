@@ -178,7 +178,7 @@ fn columns(version: &Value) -> Vec<Column> {
 }
 
 /// The description of the default column.
-const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was \
+pub(super) const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was \
                    created. It is not guaranteed to be set in happens-before order across separate \
                    operations. Clients may not set this value. It is represented in RFC3339 form and is in \
                    UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: \

@@ -59,11 +59,16 @@ impl Format {
 // === impl Convert ===
 
 impl Convert {
-    /// Whether the kind is `PartialObjectMetadata` or `PartialObjectMetadataList`.
-    pub(crate) fn is_metadata(&self) -> bool {
+    /// Whether every resource offers the kind: `PartialObjectMetadata`, its list, or `Table`.
+    pub(crate) fn is_of_resources(&self) -> bool {
         self.group == "meta.k8s.io"
             && matches!(self.version.as_str(), "v1" | "v1beta1")
-            && matches!(self.kind.as_str(), "PartialObjectMetadata" | "PartialObjectMetadataList")
+            && matches!(self.kind.as_str(), "PartialObjectMetadata" | "PartialObjectMetadataList" | "Table")
+    }
+
+    /// Whether the kind is a table.
+    pub(crate) fn is_table(&self) -> bool {
+        self.kind == "Table"
     }
 
     /// Whether the kind is the aggregated form of discovery.
@@ -88,6 +93,21 @@ pub(crate) fn negotiate(header: &str, allows: impl Fn(&Convert) -> bool) -> Resu
         let message = format!("only the following media types are accepted: {MEDIA_TYPES}");
         Status::new(406, "NotAcceptable", message)
     })
+}
+
+/// Whether an endpoint that has only JSON may answer.
+pub(crate) fn takes_json(header: &str) -> bool {
+    let takes = |clause: &Clause<'_>| {
+        matches!((clause.kind, clause.subtype), ("*" | "application", "*" | "json") | ("*", _))
+    };
+    header.is_empty() || clauses(header).iter().any(takes)
+}
+
+/// Whether an endpoint that has only the protobuf of `OpenAPI` v2 may answer.
+pub(crate) fn takes_openapi_protobuf(header: &str) -> bool {
+    let forms =
+        ["com.github.proto-openapi.spec.v2.v1.0+protobuf", "com.github.proto-openapi.spec.v2@v1.0+protobuf"];
+    clauses(header).iter().any(|clause| clause.kind == "application" && forms.contains(&clause.subtype))
 }
 
 /// Checks that some clause names a media type of the endpoint, as the router of built-in kinds does.
@@ -147,7 +167,9 @@ fn accept(clause: &Clause<'_>, allows: &impl Fn(&Convert) -> bool) -> Option<Acc
 
 fn accept_protobuf(clause: &Clause<'_>, allows: &impl Fn(&Convert) -> bool) -> Option<Accepted> {
     let protobuf = clause.kind == "application" && clause.subtype == "vnd.kubernetes.protobuf";
-    if protobuf { with_parameters(Format::Json, clause, allows) } else { None }
+    // There is no protobuf of a table.
+    let allows = |convert: &Convert| !convert.is_table() && allows(convert);
+    if protobuf { with_parameters(Format::Json, clause, &allows) } else { None }
 }
 
 fn with_parameters(
@@ -191,7 +213,7 @@ mod tests {
     const PARTIAL: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
 
     fn metadata(header: &str) -> Result<Accepted, Status> {
-        negotiate(header, Convert::is_metadata)
+        negotiate(header, Convert::is_of_resources)
     }
 
     #[test]
@@ -219,8 +241,8 @@ mod tests {
 
     #[test]
     fn a_conversion_that_is_not_offered_is_skipped() {
-        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-        let status = metadata(table).expect_err("no table");
+        let table = "application/json;as=Table;v=v2;g=meta.k8s.io";
+        let status = metadata(table).expect_err("no such version");
         assert_eq!(
             status.message(),
             "only the following media types are accepted: application/json, application/yaml, \

@@ -165,6 +165,9 @@ impl Answer {
 
     /// Adds the headers of every response and returns the response.
     pub(super) fn finish(self, audit_id: &str) -> Response<AnswerBody> {
-        self.with("audit-id", audit_id).with(CACHE_CONTROL.as_str(), "no-cache, private").0
+        let mut response = self.with("audit-id", audit_id).0;
+        let private = HeaderValue::from_static("no-cache, private");
+        response.headers_mut().entry(CACHE_CONTROL).or_insert(private);
+        response
     }
 }

@@ -14,7 +14,6 @@ use super::path::Path;
 use super::route;
 use crate::kinds::Kind;
 
-mod openapi;
 mod resources;
 
 /// The groups of built-in kinds in the order in which kube-apiserver lists them.
@@ -105,8 +104,6 @@ fn find(path: &Path, kinds: Vec<Arc<Kind>>, request: &Request<'_>) -> Result<Ans
                 "resources": version.kinds.iter().flat_map(|kind| resources::plain(kind)).collect::<Vec<_>>(),
             })
         }
-        Path::OpenApiIndex => openapi::index(&catalogue),
-        Path::OpenApi { group, version } => openapi::document(catalogue.version(group, version)?),
         Path::Root => json!({"paths": catalogue.paths()}),
         _ => return Err(route::Refusal::NoPage),
     };

@@ -19,10 +19,12 @@ pub(crate) enum Path {
     Group(String),
     /// `/api/v1` or `/apis/GROUP/VERSION`.
     GroupVersion { group: String, version: String },
+    /// `/openapi/v2`.
+    OpenApiV2,
     /// `/openapi/v3`.
     OpenApiIndex,
-    /// `/openapi/v3/api/v1` or `/openapi/v3/apis/GROUP/VERSION`.
-    OpenApi { group: String, version: String },
+    /// `/openapi/v3/PATH`, such as `/openapi/v3/apis/apps/v1`.
+    OpenApi(String),
     /// An endpoint of a resource.
     Resource(ResourcePath),
     /// `/api/v1/watch`, for which kube-apiserver returns an internal error.
@@ -55,6 +57,10 @@ const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 pub(crate) fn parse(path: &str) -> Path {
     // The path is decoded before it is split, so an encoded slash separates parts, as in Go.
     let path = percent_decode_str(path).decode_utf8_lossy();
+    // A slash at the end belongs to the name of a document, unlike that of other paths.
+    if let Some(document) = path.strip_prefix("/openapi/v3/") {
+        return Path::OpenApi(document.to_owned());
+    }
     let Some(relative) = path.strip_prefix('/') else { return Path::Unknown };
     let relative = relative.strip_suffix('/').unwrap_or(relative);
     let parts: Vec<&str> = relative.split('/').collect();
@@ -67,13 +73,8 @@ pub(crate) fn parse(path: &str) -> Path {
         }
         ["api"] => Path::LegacyVersions,
         ["apis"] => Path::Groups,
+        ["openapi", "v2"] => Path::OpenApiV2,
         ["openapi", "v3"] => Path::OpenApiIndex,
-        ["openapi", "v3", "api", version] => {
-            Path::OpenApi { group: String::new(), version: (*version).to_owned() }
-        }
-        ["openapi", "v3", "apis", group, version] => {
-            Path::OpenApi { group: (*group).to_owned(), version: (*version).to_owned() }
-        }
         ["api", version, parts @ ..] => below_version("", version, parts),
         ["apis", "", ..] => Path::Unknown,
         ["apis", group] => Path::Group((*group).to_owned()),
@@ -168,6 +169,8 @@ mod tests {
         assert_eq!(parse("/apis/apps"), Path::Group("apps".into()));
         let group_version = Path::GroupVersion { group: "apps".into(), version: "v1".into() };
         assert_eq!(parse("/apis/apps/v1"), group_version);
+        assert_eq!(parse("/openapi/v3"), Path::OpenApiIndex);
+        assert_eq!(parse("/openapi/v3/apis/apps/v1"), Path::OpenApi("apis/apps/v1".into()));
         let check = Some("a/b".to_owned());
         assert_eq!(parse("/livez/a/b"), Path::Health { endpoint: "livez".into(), check });
         assert_eq!(parse("/api/v1/watch"), Path::Malformed);
@@ -175,7 +178,7 @@ mod tests {
 
     #[test]
     fn unknown_paths_are_distinguished_by_prefix() {
-        for path in ["/nope", "//api/v1", "/apis//v1", "api/v1", "/openapi/v2"] {
+        for path in ["/nope", "//api/v1", "/apis//v1", "api/v1", "/openapi"] {
             assert_eq!(parse(path), Path::Unknown, "{path}");
         }
         assert_eq!(parse("/api/v1//pods"), Path::UnknownApi { group: String::new() });

@@ -22,9 +22,10 @@ use super::auth::{self, Peer, Tokens};
 use super::faults::{Effects, Faults};
 use super::impersonation::{self, LastModes};
 use super::path::{self, Path, ResourcePath};
+use super::represent::Conversion;
 use super::route::{self, Refusal};
 use super::stream::Limits;
-use super::{content, discovery, health, represent};
+use super::{content, discovery, health, openapi, represent};
 use crate::api::{Access, Action, Api, Body, Query, Request, Status, Target, User, Verb};
 use crate::kinds::{Kind, builtin};
 
@@ -141,6 +142,11 @@ impl ApiService {
             Path::UnknownApi { group } if discovery::is_built_in(group) => {
                 Err(route::unknown_resource().into())
             }
+            Path::OpenApiV2 => Ok(openapi::version_2(&incoming.for_discovery())),
+            Path::OpenApiIndex => Ok(openapi::index(&self.shared.api)),
+            Path::OpenApi(path) => {
+                Ok(openapi::document(&self.shared.api, path, &incoming.query, &incoming.for_discovery()))
+            }
             path => Ok(discovery::answer(path, self.shared.api.kinds(), &incoming.for_discovery())),
         }
     }
@@ -217,7 +223,7 @@ impl ApiService {
             let watchable = matches!(verb, Verb::List | Verb::Watch);
             accept::refuse_unknown(incoming.header(&ACCEPT), watchable)?;
         }
-        let mut accepted = accept::negotiate(incoming.header(&ACCEPT), Convert::is_metadata)?;
+        let mut accepted = accept::negotiate(incoming.header(&ACCEPT), Convert::is_of_resources)?;
         accepted.pretty |= incoming.wants_pretty();
         let body = decode(body, verb, path, &kind, content_type).await?;
         if let Some(sent) = sent {
@@ -225,7 +231,9 @@ impl ApiService {
         }
         let request = request(incoming, path, verb, user, body)?;
         let response = self.shared.api.call(request).await?;
-        Ok(represent::answer(response, &kind, &accepted, self.limits(incoming, &effects))?)
+        let convert = Conversion::of_request(&accepted, &self.shared.api, &kind, path, &incoming.query)?;
+        let limits = self.limits(incoming, &effects);
+        Ok(represent::answer(response, &kind, &accepted, convert, limits)?)
     }
 
     fn limits(&self, incoming: &Incoming<'_>, effects: &Effects) -> Limits {

@@ -10,8 +10,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::accept::Convert;
-use super::represent::metadata_only;
+use super::represent::Conversion;
 use crate::api::{Watch, WatchEvent};
 
 /// Largest chunk that several events share; a larger event is a chunk of its own.
@@ -39,7 +38,7 @@ pub(super) struct Limits {
 
 struct State {
     watch: Watch,
-    convert: Option<Convert>,
+    convert: Option<Conversion>,
     limits: Limits,
     /// Encoded events that did not fit into the last chunk.
     ready: VecDeque<Bytes>,
@@ -59,11 +58,11 @@ impl Limits {
     }
 }
 
-/// Returns the chunks of a watch, with the objects converted to `convert` if given. Dropping the stream ends
+/// Returns the chunks of a watch, with what `convert` sends in place of the objects. Dropping the stream ends
 /// the watch.
 pub(super) fn frames(
     watch: Watch,
-    convert: Option<Convert>,
+    convert: Option<Conversion>,
     limits: Limits,
 ) -> impl Stream<Item = Bytes> + Send {
     let state = State { watch, convert, limits, ready: VecDeque::new(), next: Instant::now() };
@@ -102,9 +101,9 @@ impl State {
             Some(left) => *left -= 1,
             None => {}
         }
-        self.ready.push_back(match (&self.convert, event) {
-            (None, event) | (Some(_), event @ WatchEvent::Error(_)) => event.frame(),
-            (Some(convert), event) => metadata_frame(event, convert),
+        self.ready.push_back(match &mut self.convert {
+            Some(convert) => converted(event, convert),
+            None => event.frame(),
         });
     }
 
@@ -129,12 +128,12 @@ impl State {
     }
 }
 
-fn metadata_frame(event: &WatchEvent, convert: &Convert) -> Bytes {
+fn converted(event: &WatchEvent, convert: &mut Conversion) -> Bytes {
     let value = match event {
         WatchEvent::Object(_, object) => object.value(),
         WatchEvent::Bookmark(value) => value,
         WatchEvent::Error(_) => return event.frame(),
     };
-    let line = json!({"type": event.event_type(), "object": metadata_only(value, convert)});
+    let line = json!({"type": event.event_type(), "object": convert.of_event(value)});
     format!("{line}\n").into()
 }

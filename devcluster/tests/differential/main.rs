@@ -12,6 +12,7 @@
 //! | `DIFFERENTIAL_SEED` | the seed of the random steps (1) |
 //! | `DIFFERENTIAL_STEPS` | their number (1,000) |
 //! | `DIFFERENTIAL_ENVTEST` | the folder of the suites of `envtest`; without it they do not run |
+//! | `DIFFERENTIAL_RECORD` | `openapi`: only writes the `OpenAPI` documents of the real server to `data` |
 
 #![allow(
     clippy::unwrap_used,
@@ -29,6 +30,7 @@ mod kinds;
 mod normal;
 mod pair;
 mod random;
+mod record;
 mod run;
 mod script;
 mod side;
@@ -59,6 +61,7 @@ const FILES: &[&str] = &[
     include_str!("scenarios/batch.txt"),
     include_str!("scenarios/transport.txt"),
     include_str!("scenarios/bad_input.txt"),
+    include_str!("scenarios/tables.txt"),
 ];
 
 /// Scenarios, or random sequences, that run at the same time.
@@ -98,6 +101,9 @@ async fn both_servers_answer_alike() {
     let only = variable("DIFFERENTIAL_ONLY");
     if let Some(part) = &only {
         scenarios.retain(|scenario| scenario.name.contains(part.as_str()));
+    }
+    if variable("DIFFERENTIAL_RECORD").is_some_and(|what| what == "openapi") {
+        return record::openapi().await;
     }
     let Some(pair) = Pair::start(false).await else { return };
 

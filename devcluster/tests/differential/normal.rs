@@ -34,6 +34,13 @@ static DUMP: LazyLock<Regex> = LazyLock::new(|| {
 });
 static ADDRESS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d+\.\d+\.\d+\.\d+$").expect("a pattern"));
 
+/// Cells of tables that differ: ages, addresses and ports.
+static CELL: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^(\d+[smhdy](\d+[smhd])?)$|^\d+\.\d+\.\d+\.\d+$|\d+m?\d*s ago|:\d{5}/").expect("a pattern")
+});
+/// Hashes of `OpenAPI` documents in URLs.
+static HASH: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\?hash=[0-9A-F]+").expect("a pattern"));
+
 /// Keys of times that servers set.
 const TIMES: &[&str] = &[
     "creationTimestamp",
@@ -125,6 +132,11 @@ impl Normaliser {
                     "<token>".clone_into(text);
                 } else if ["clusterIP", "clusterIPs", "ip"].contains(&key) && ADDRESS.is_match(text) {
                     "<address>".clone_into(text);
+                } else if key == "cells" {
+                    *text = CELL.replace_all(text, "<varies>").into_owned();
+                    *text = TIME.replace_all(text, "<time>").into_owned();
+                } else if key == "serverRelativeURL" {
+                    *text = HASH.replace_all(text, "?hash=<hash>").into_owned();
                 } else if key == "message" {
                     *text = REVISIONS.replace_all(text, "<revision>").into_owned();
                 }

@@ -99,7 +99,8 @@ pub(crate) async fn config(kubeconfig: &Path) -> Config {
     config.expect("a complete kubeconfig")
 }
 
-async fn real_client(server: &ControlPlane) -> Client {
+/// Returns a client of the real server that reports every answer.
+pub(crate) async fn real_client(server: &ControlPlane) -> Client {
     let mut config = config(server.kubeconfig_path()).await;
     // An answer that asks for a retry is an answer to compare.
     config.default_retry = false;

@@ -1,9 +1,11 @@
 // Command kinds writes the table of built-in kinds that the embedded API server reads: a header, a line for
-// each kind and a line for each struct type, from the packages of Kubernetes themselves.
+// each kind and a line for each struct type, from the packages of Kubernetes themselves. It also writes the
+// columns of their tables.
 //
 // Usage, from tests/controlplane:
 //
 //	go run ./kinds table > ../../devcluster/data/kinds.jsonl
+//	go run ./kinds columns > ../../devcluster/data/columns.jsonl
 //	go run ./kinds samples < kinds/samples.yaml > ../../devcluster/src/kinds/builtin/tests/samples.jsonl
 //	go run ./kinds fixtures > ../../devcluster/src/kinds/builtin/tests/fixtures.jsonl
 package main
@@ -29,12 +31,14 @@ func main() {
 	switch command {
 	case "table":
 		writeTable(out)
+	case "columns":
+		writeColumns(out)
 	case "samples":
 		writeSamples(os.Stdin, out)
 	case "fixtures":
 		writeFixtures(out)
 	default:
-		fmt.Fprintln(os.Stderr, "expected one argument: table, samples or fixtures")
+		fmt.Fprintln(os.Stderr, "expected one argument: table, columns, samples or fixtures")
 		os.Exit(2)
 	}
 }

@@ -1,4 +1,4 @@
-//! The part of `OpenAPI` v3 that kubectl reads before it sends an object.
+//! The documents of `OpenAPI` v3 and their URLs.
 
 use super::{filled, get};
 
@@ -20,4 +20,19 @@ async fn patches_of_all_kinds_offer_validation_by_the_server() {
         assert!(validated, "{patch}");
     }
     assert_eq!(get(&server, "/openapi/v3/apis/nope/v1").await.code, 404);
+}
+
+#[tokio::test]
+async fn a_url_has_the_hash_of_its_document() {
+    let server = filled().await;
+    let index = get(&server, "/openapi/v3").await.json();
+    for document in ["apis/apps/v1", "apis/example.com/v1"] {
+        let url = index["paths"][document]["serverRelativeURL"].as_str().expect("a URL");
+        let found = get(&server, url).await;
+        assert_eq!((found.code, found.header("cache-control").as_str()), (200, "public, immutable"));
+        let path = format!("/openapi/v3/{document}");
+        assert_eq!(get(&server, &path).await.header("etag"), found.header("etag"));
+        let moved = get(&server, &format!("{path}?hash=old")).await;
+        assert_eq!((moved.code, moved.header("location").as_str()), (301, url));
+    }
 }
