@@ -21,7 +21,7 @@ static DATA: &[u8] = include_bytes!("../../data/openapi.zst");
 pub struct Contents {
     /// The dictionary of the other frames.
     pub dictionary: Frame,
-    /// The document of the custom resources [`custom`] replaces names in.
+    /// The document of two definitions, whose names are replaced by those of others.
     pub template: Frame,
     /// The document of version 2, in protobuf.
     pub version_2: Document,
@@ -54,12 +54,16 @@ pub fn documents() -> &'static [Document] {
     &contents().1.documents
 }
 
-/// Returns the hash and the text of the document of version 2, in protobuf.
-pub fn version_2() -> Option<(&'static str, Vec<u8>)> {
+/// Returns the hash of the document of version 2.
+pub fn version_2_hash() -> &'static str {
+    &contents().1.version_2.hash
+}
+
+/// Returns the document of version 2 in protobuf; `None` if the data cannot be read.
+pub fn version_2() -> Option<Vec<u8>> {
     let (frames, contents) = contents();
     let frames = frames.get(contents.dictionary.packed + contents.template.packed..)?;
-    let document = &contents.version_2;
-    Some((&document.hash, unpack(frames, document.frame, &dictionary()?)?))
+    unpack(frames, contents.version_2.frame, &dictionary()?)
 }
 
 /// Returns the text of a recorded document of version 3; `None` if there is none at the path.

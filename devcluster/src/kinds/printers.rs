@@ -20,6 +20,8 @@ mod storage;
 mod text;
 mod view;
 
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -30,6 +32,12 @@ use custom::CustomCells;
 use view::View;
 
 static COLUMNS: &str = include_str!("../../data/columns.jsonl");
+
+/// The descriptions of columns, in the order in which lines of kinds refer to them.
+static DESCRIPTIONS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let line = COLUMNS.lines().next().unwrap_or_default();
+    serde_json::from_str(line).unwrap_or_default()
+});
 
 /// Makes the rows of a table from objects of one kind.
 #[derive(Debug)]
@@ -117,19 +125,12 @@ impl Printer {
         let prefix = format!(r#"{{"group":"{group}","kind":"{kind}","#);
         let line = COLUMNS.lines().find(|line| line.starts_with(&prefix))?;
         let line: Line<'_> = serde_json::from_str(line).ok()?;
-        let texts = descriptions();
         let column = |(name, column_type, format, place, priority): (&str, &str, &str, usize, i64)| {
-            column(name, column_type, format, texts.get(place).map_or("", String::as_str), priority)
+            column(name, column_type, format, DESCRIPTIONS.get(place).map_or("", String::as_str), priority)
         };
         let columns = line.columns.into_iter().map(column).collect();
         Some(Self { columns, cells: Cells::BuiltIn(cells) })
     }
-}
-
-/// Returns the descriptions of columns, in the order in which lines of kinds refer to them.
-fn descriptions() -> Vec<String> {
-    let line = COLUMNS.lines().next().unwrap_or_default();
-    serde_json::from_str(line).unwrap_or_default()
 }
 
 fn column(name: &str, column_type: &str, format: &str, description: &str, priority: i64) -> Value {
@@ -189,7 +190,6 @@ fn cells_of(group: &str, kind: &str) -> Option<BuiltInCells> {
         ("storage.k8s.io", "VolumeAttributesClass") => storage::attributes_class,
         ("storage.k8s.io", "CSIDriver") => storage::csi_driver,
         ("storage.k8s.io", "CSINode") => storage::csi_node,
-        ("storage.k8s.io", "CSIStorageCapacity") => storage::csi_capacity,
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => access::role_binding,
         ("certificates.k8s.io", "CertificateSigningRequest") => access::signing_request,
         (

@@ -97,9 +97,8 @@ pub(crate) fn negotiate(header: &str, allows: impl Fn(&Convert) -> bool) -> Resu
 
 /// Whether an endpoint that has only JSON may answer.
 pub(crate) fn takes_json(header: &str) -> bool {
-    let takes = |clause: &Clause<'_>| {
-        matches!((clause.kind, clause.subtype), ("*" | "application", "*" | "json") | ("*", _))
-    };
+    let takes =
+        |clause: &Clause<'_>| matches!((clause.kind, clause.subtype), ("application" | "*", "json" | "*"));
     header.is_empty() || clauses(header).iter().any(takes)
 }
 

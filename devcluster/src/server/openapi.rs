@@ -37,11 +37,11 @@ pub(super) fn version_2(request: &Request<'_>) -> Answer {
     if !accept::takes_openapi_protobuf(request.accept) {
         return headers(Answer::empty(406));
     }
-    let Some((hash, text)) = openapi::version_2() else { return unavailable() };
-    let tag = format!("\"{hash}\"");
+    let tag = format!("\"{}\"", openapi::version_2_hash());
     if request.if_none_match == Some(tag.as_str()) {
         return headers(Answer::empty(304).with("etag", &tag));
     }
+    let Some(text) = openapi::version_2() else { return unavailable() };
     let protobuf = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
     headers(Answer::json(200, text.into()).with("content-type", protobuf).with("etag", &tag))
 }

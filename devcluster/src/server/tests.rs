@@ -4,6 +4,7 @@ mod bad_input;
 mod bodies;
 mod faults;
 mod openapi;
+mod tables;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};

@@ -36,6 +36,8 @@ func writeColumns(out io.Writer) {
 	internalversion.AddHandlers(byType)
 	// The printer of this kind is a part of the aggregator.
 	apiService := schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}
+	// The registry of this kind does not use its printer.
+	unused := schema.GroupKind{Group: "storage.k8s.io", Kind: "CSIStorageCapacity"}
 	doc := metav1.ObjectMeta{}.SwaggerDoc()
 	apiServiceColumns := []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: doc["name"]},
@@ -75,9 +77,11 @@ func writeColumns(out io.Writer) {
 		return reflect.TypeOf(object).Elem()
 	}
 	for _, kind := range servedKinds() {
-		if gk := kind.gvk().GroupKind(); gk == apiService {
+		switch gk := kind.gvk().GroupKind(); gk {
+		case apiService:
 			add(gk, apiServiceColumns)
-		} else {
+		case unused:
+		default:
 			add(gk, byType[internal(kind.gvk())])
 		}
 	}

@@ -12,8 +12,8 @@ fn every_document_can_be_unpacked() {
         assert_eq!(value["openapi"], "3.0.0", "{}", document.path);
     }
     assert!(super::document("apis/nope/v1").is_none());
-    let (hash, text) = version_2().expect("a document");
-    assert_eq!((hash.len(), text.get(..5)), (128, Some(b"\n\x032.0".as_slice())));
+    let text = version_2().expect("a document");
+    assert_eq!((version_2_hash().len(), text.get(..5)), (128, Some(b"\n\x032.0".as_slice())));
 }
 
 #[test]

@@ -118,7 +118,3 @@ pub(super) fn csi_driver(driver: &View<'_>) -> Value {
 pub(super) fn csi_node(node: &View<'_>) -> Value {
     json!([node.name(), node.count("/spec/drivers"), node.age()])
 }
-
-pub(super) fn csi_capacity(capacity: &View<'_>) -> Value {
-    json!([capacity.name(), capacity.text("/storageClassName"), set(capacity, "/capacity")])
-}

@@ -66,6 +66,15 @@ fn the_status_of_a_pod_is_that_of_its_containers() {
 }
 
 #[test]
+fn a_volume_shows_its_claim_and_the_annotation_of_its_class() {
+    let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {"name": "v", "annotations": {"volume.beta.kubernetes.io/storage-class": "old"}},
+        "spec": {"claimRef": {"namespace": "n", "name": "c"}, "accessModes": ["ReadWriteMany", "ReadWriteOnce"]}});
+    let row = cells(&volume);
+    assert_eq!([&row[1], &row[2], &row[5], &row[6]], ["0", "RWO,RWX", "n/c", "old"]);
+}
+
+#[test]
 fn paths_select_as_in_kubernetes() {
     let object = json!({"a": {"b.c": 1, "list": [{"n": "x", "v": 1}, {"n": "y", "v": 2.5}, {"n": "z"}]}});
     let cases = [
