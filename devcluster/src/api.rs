@@ -7,6 +7,8 @@
 pub mod admission;
 mod builtin;
 mod call;
+mod client_config;
+mod conversion;
 mod create;
 mod definitions;
 mod delete;
@@ -35,13 +37,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use serde_json::Value;
 
 use crate::kinds::Kind;
 use crate::kinds::custom::CustomKind;
 use crate::kinds::printers::Printer;
 use crate::store::{Clock, FileError, Store, Window};
-use admission::{Admission, Classes, NamespaceLifecycle};
+use admission::{Admission, Classes, Configurations, NamespaceLifecycle};
 use call::Call;
 use rbac::Rbac;
 use registry::Registry;
@@ -87,6 +88,7 @@ struct Shared {
     reserved: Reserved,
     rbac: Rbac,
     admission: Vec<Arc<dyn Admission>>,
+    configurations: Configurations,
 }
 
 // === impl ApiOptions ===
@@ -142,6 +144,7 @@ impl Api {
             reserved: Reserved::default(),
             rbac: Rbac::new(options.rbac),
             admission,
+            configurations: Configurations::new(),
         };
         let api = Self { shared: Arc::new(shared) };
         if api.shared.store.is_empty() {
@@ -241,36 +244,6 @@ impl Api {
 
     fn random<T>(&self, draw: impl FnOnce(&mut fastrand::Rng) -> T) -> T {
         draw(&mut self.shared.random.lock())
-    }
-
-    /// Passes a write through the admission hooks, which may change or refuse it.
-    async fn admit(
-        &self,
-        call: &mut Call,
-        operation: admission::Operation,
-        old: Option<&Value>,
-        object: &mut Value,
-    ) -> Result<(), Status> {
-        for hook in &self.shared.admission {
-            let warnings = hook.admit(&call.attributes(operation, old), object).await?;
-            call.warnings.extend(warnings);
-        }
-        Ok(())
-    }
-
-    /// Passes a write through the validation hooks, which may refuse it.
-    async fn validate(
-        &self,
-        call: &mut Call,
-        operation: admission::Operation,
-        old: Option<&Value>,
-        object: &Value,
-    ) -> Result<(), Status> {
-        for hook in &self.shared.admission {
-            let warnings = hook.validate(&call.attributes(operation, old), object).await?;
-            call.warnings.extend(warnings);
-        }
-        Ok(())
     }
 }
 

@@ -56,6 +56,7 @@ mod authority;
 #[cfg(all(feature = "http", feature = "workloads"))]
 mod dev_cluster;
 mod embedded;
+mod outgoing;
 #[cfg(feature = "http")]
 mod port;
 #[cfg(feature = "http")]

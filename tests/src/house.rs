@@ -91,6 +91,7 @@ const DEVCLUSTER: House = House {
         "api",
         "kinds",
         "store",
+        "outgoing",
         "real",
         "authority",
         "port",

@@ -10,7 +10,7 @@ use super::options::{FieldValidation, WriteOptions};
 use super::request::{Body, Query, Request, Target, User, Verb};
 use super::served::{Author, Served};
 use super::{Api, Response, Status};
-use crate::kinds::{Kind, builtin, quoted};
+use crate::kinds::{Kind, Scale, builtin, quoted};
 use crate::store::Key;
 
 /// A request in progress, with its resource.
@@ -27,6 +27,12 @@ pub(super) struct Call {
     pub(super) warnings: Vec<String>,
     /// The decoded body; `None` if the request has none, or once it was taken.
     pub(super) body: Option<Body>,
+    /// The body of a deletion; `None` without one.
+    pub(super) delete_options: Option<Value>,
+    /// The paths of the subresource `scale`; `None` for other endpoints.
+    pub(super) scale: Option<Scale>,
+    /// The Scale that a write to that subresource wants; null before it is known.
+    pub(super) wanted_scale: Value,
     /// Whether a write skips validation: the server's own objects have an address on loopback.
     pub(super) unchecked: bool,
     user_agent: String,
@@ -78,7 +84,21 @@ impl Call {
         }
         let options = WriteOptions::default();
         let (warnings, unchecked) = (Vec::new(), false);
-        Self { served, verb, target, query, user, options, warnings, body, unchecked, user_agent }
+        Self {
+            served,
+            verb,
+            target,
+            query,
+            user,
+            options,
+            warnings,
+            body,
+            delete_options: None,
+            scale: None,
+            wanted_scale: Value::Null,
+            unchecked,
+            user_agent,
+        }
     }
 
     /// Returns the warnings without duplicates.

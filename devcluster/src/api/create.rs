@@ -32,9 +32,7 @@ impl Api {
         wipe(&mut object);
         call.place(&mut object)?;
         call.warnings.extend(object::deduplicate_owners(&mut object));
-        if !object::meta(&object, "resourceVersion").is_empty() {
-            return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
-        }
+        refuse_revision(&object)?;
         let object = call.served.own(None, object, &call.author(self.now()));
         object::meta(&object, "name").clone_into(&mut call.target.name);
         let created = self.insert(call, object).await?;
@@ -45,6 +43,10 @@ impl Api {
     pub(super) async fn insert(&self, call: &mut Call, mut object: Value) -> Result<Object, Status> {
         self.admit(call, Operation::Create, None, &mut object).await?;
         self.check_grant(call, None, &object)?;
+        call.place(&mut object)?;
+        if call.verb == Verb::Create {
+            refuse_revision(&object)?;
+        }
         call.warnings.extend(object::deduplicate_owners(&mut object));
         let served = Arc::clone(&call.served);
         let kind = &*served.kind;
@@ -126,6 +128,14 @@ impl Api {
             Err(WriteError::Conflict(_)) => Err(Status::modified(kind, &name)),
         }
     }
+}
+
+/// Refuses a new object with a resourceVersion, from the client or from a webhook.
+fn refuse_revision(object: &Value) -> Result<(), Status> {
+    if object::meta(object, "resourceVersion").is_empty() {
+        return Ok(());
+    }
+    Err(Status::unclassified("resourceVersion should not be set on objects to be created"))
 }
 
 /// Removes the metadata fields that only the server sets.

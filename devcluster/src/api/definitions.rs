@@ -14,7 +14,7 @@ use super::object;
 use super::options::DeleteOptions;
 use super::request::{Request, Target, Verb};
 use super::served::Author;
-use super::{Api, builtin};
+use super::{Api, admission, builtin};
 use crate::kinds::custom::{self, status};
 use crate::kinds::{Kind, conditions};
 use crate::store::{At, GroupResource, Key, Version};
@@ -39,6 +39,8 @@ impl Api {
         self.shared.rbac.note_change(kind);
         if builtin::is_definition(kind) {
             self.settle_definition(version.key());
+        } else if kind.group == admission::GROUP {
+            self.shared.configurations.changed();
         }
     }
 
@@ -48,6 +50,8 @@ impl Api {
         self.shared.rbac.note_change(kind);
         if builtin::is_definition(kind) {
             self.forget_definition(version.value());
+        } else if kind.group == admission::GROUP {
+            self.shared.configurations.changed();
         } else if kind.type_name.is_none() {
             let registry = self.registry();
             let served = registry.any_version(&kind.group, &kind.plural);

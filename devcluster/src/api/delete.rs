@@ -39,16 +39,14 @@ const JOB_WARNING: &str = "child pods are preserved by default when jobs are del
 
 impl Api {
     pub(super) async fn delete(&self, call: &mut Call) -> Result<Response, Status> {
-        let options = DeleteOptions::parse(&call.query, call.body.take().as_ref())?;
-        call.options.dry_run = options.dry_run;
+        let options = call.parse_deletion()?;
         let (object, gone) = self.delete_object(call, &options).await?;
         let code = if !gone && options.orphan_dependents == Some(false) { 202 } else { 200 };
         Ok(Response::new(code, Content::Object(object)))
     }
 
     pub(super) async fn delete_collection(&self, call: &mut Call) -> Result<Response, Status> {
-        let options = DeleteOptions::parse(&call.query, call.body.take().as_ref())?;
-        call.options.dry_run = options.dry_run;
+        let options = call.parse_deletion()?;
         ListOptions::parse(&call.query, false)?;
         let selector = Selector::parse(&call.served.kind, &call.query)?;
         let response = self.list_with(call, &ListOptions::default(), &selector, At::Newest)?;
@@ -70,10 +68,28 @@ impl Api {
 
     /// Deletes one object or starts its deletion. Returns the body of the response, and
     /// whether the object is gone.
-    pub(super) async fn delete_object(
+    async fn delete_object(
         &self,
         call: &mut Call,
         options: &DeleteOptions,
+    ) -> Result<(Object, bool), Status> {
+        self.delete_if(call, options, true).await
+    }
+
+    /// As for a delete request, but without admission.
+    pub(super) async fn delete_admitted(
+        &self,
+        call: &mut Call,
+        options: &DeleteOptions,
+    ) -> Result<(Object, bool), Status> {
+        self.delete_if(call, options, false).await
+    }
+
+    async fn delete_if(
+        &self,
+        call: &mut Call,
+        options: &DeleteOptions,
+        admit: bool,
     ) -> Result<(Object, bool), Status> {
         let served = Arc::clone(&call.served);
         loop {
@@ -88,8 +104,10 @@ impl Api {
             {
                 call.warnings.push(JOB_WARNING.to_owned());
             }
-            self.admit(call, Operation::Delete, Some(old), &mut Value::Null).await?;
-            self.validate(call, Operation::Delete, Some(old), &Value::Null).await?;
+            if admit {
+                self.admit(call, Operation::Delete, Some(old), &mut Value::Null).await?;
+                self.validate(call, Operation::Delete, Some(old), &Value::Null).await?;
+            }
             let (object, gone) = match self.try_delete(call, options, &version, old) {
                 Attempt::Again => {
                     tokio::task::yield_now().await;
@@ -166,6 +184,19 @@ impl Api {
             Ok(version) => Attempt::Gone(answer(&served.kind, served.view(&version))),
             Err(_) => Attempt::Again,
         }
+    }
+}
+
+// === impl Call ===
+
+impl Call {
+    /// Parses the options of a deletion.
+    fn parse_deletion(&mut self) -> Result<DeleteOptions, Status> {
+        let body = self.body.take();
+        let options = DeleteOptions::parse(&self.query, body.as_ref())?;
+        self.options.dry_run = options.dry_run;
+        self.delete_options = body.map(|body| body.value);
+        Ok(options)
     }
 }
 

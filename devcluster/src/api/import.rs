@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::object;
 use super::options::revision;
-use super::{Api, Status, Target};
+use super::{Api, Status, Target, admission};
 use crate::store::Key;
 
 // === impl Api ===
@@ -34,6 +34,9 @@ impl Api {
         let key = Key::new(namespace, object::meta(&object, "name"));
         self.shared.store.import(&served.resource, key, served.to_storage(object), revision);
         self.shared.rbac.note_change(&served.kind);
+        if served.kind.group == admission::GROUP {
+            self.shared.configurations.changed();
+        }
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! The `scale` subresource: reads and sets the replicas of an object through a Scale.
 
+use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value, json};
@@ -42,6 +43,7 @@ impl Api {
             }
             _ => return Err(Status::method_not_allowed(&call.served.kind, call.verb.as_str())),
         };
+        call.scale = Some(scale.clone());
         let now = self.now();
         let uid = match &sent {
             Sent::Scale(sent) => Some(object::meta(sent, "uid").to_owned()).filter(|uid| !uid.is_empty()),
@@ -53,10 +55,7 @@ impl Api {
             let paths = replica_paths(&call.served);
             let owners = apply::Scale { api_version: call.served.api_version(), replicas: &paths };
             let entries = object::meta_value(old, "managedFields").unwrap_or(&Value::Null);
-            let mut current = show(old, scale, custom, Some(MISSING))?;
-            if let Some(entries) = owners.from_object(entries) {
-                object::set_meta(&mut current, "managedFields", entries);
-            }
+            let current = call.scale_of(old, scale)?;
             let wanted = sent.scale(call, &current, now)?;
             check(call, &wanted, custom)?;
             let replicas = wanted.pointer("/spec/replicas").cloned().unwrap_or_else(|| json!(0));
@@ -64,6 +63,7 @@ impl Api {
                 let path = crate::kinds::quoted(&scale.spec_replicas);
                 return Err(Status::bad_request(format!("the spec replicas field {path} cannot be empty")));
             }
+            call.wanted_scale = wanted.clone();
             let mut object = old.clone();
             set_path(&mut object, &scale.spec_replicas, replicas);
             object::set_meta(&mut object, "resourceVersion", object::meta(&wanted, "resourceVersion"));
@@ -76,6 +76,55 @@ impl Api {
         };
         let response = self.modify(call, &terms, &mut make).await?;
         shown(response, scale, custom)
+    }
+}
+
+// === impl Call ===
+
+impl Call {
+    /// Returns the new and the old object as plugins see them: of a `scale` endpoint their Scales, else the
+    /// objects themselves. Only before validation do Scales have owners. Null stands for a missing old object.
+    pub(super) fn shown<'a>(
+        &'a self,
+        object: &'a Value,
+        old: Option<&'a Value>,
+        validated: bool,
+    ) -> Result<(Cow<'a, Value>, Cow<'a, Value>), Status> {
+        let none = Cow::Owned(Value::Null);
+        let Some(scale) = &self.scale else {
+            return Ok((Cow::Borrowed(object), old.map_or(none, Cow::Borrowed)));
+        };
+        let custom = self.served.custom.is_some();
+        let of = |of: &Value| {
+            let shown =
+                if validated { show(of, scale, custom, Some(MISSING)) } else { self.scale_of(of, scale) };
+            shown.map(Cow::Owned)
+        };
+        let new = if validated { of(object)? } else { Cow::Owned(self.wanted_scale.clone()) };
+        Ok((new, old.map_or(Ok(none), of)?))
+    }
+
+    /// Returns the Scale of an object with the owners of its replicas.
+    fn scale_of(&self, of: &Value, scale: &Scale) -> Result<Value, Status> {
+        let paths = replica_paths(&self.served);
+        let owners = apply::Scale { api_version: self.served.api_version(), replicas: &paths };
+        let mut shown = show(of, scale, self.served.custom.is_some(), Some(MISSING))?;
+        let entries = object::meta_value(of, "managedFields").unwrap_or(&Value::Null);
+        if let Some(entries) = owners.from_object(entries) {
+            object::set_meta(&mut shown, "managedFields", entries);
+        }
+        Ok(shown)
+    }
+
+    /// Writes back what admission made of the new object.
+    pub(super) fn take(&self, shown: Value, object: &mut Value) {
+        match &self.scale {
+            Some(scale) => {
+                let replicas = shown.pointer("/spec/replicas").cloned().unwrap_or_else(|| json!(0));
+                set_path(object, &scale.spec_replicas, replicas);
+            }
+            None => *object = shown,
+        }
     }
 }
 

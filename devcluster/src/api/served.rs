@@ -223,6 +223,19 @@ impl Served {
         }
     }
 
+    /// Converts an object of another version to this one, without the defaults of any version.
+    pub(super) fn rename(&self, value: &mut Value) {
+        match &self.custom {
+            Some(custom) => custom.version.rename(value),
+            None => {
+                if self.kind.kind == "Event" {
+                    events::convert(value, &self.kind.group);
+                }
+                object::set_text(value, "apiVersion", &self.api_version);
+            }
+        }
+    }
+
     /// Converts an object of this version to the storage version.
     pub(super) fn to_storage(&self, mut value: Value) -> Value {
         match &self.custom {

@@ -1,5 +1,6 @@
 //! Failed responses: a `Status` with the reasons, details and texts of kube-apiserver.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde_json::{Map, Value, json};
@@ -15,8 +16,8 @@ pub struct Status(Box<Failure>);
 pub struct Failure {
     /// The HTTP status code.
     pub code: u16,
-    /// The reason, such as `NotFound`; empty if there is none.
-    pub reason: &'static str,
+    /// The reason, such as `NotFound`; empty if there is none. Webhooks may send any.
+    pub reason: Cow<'static, str>,
     /// The human-readable message.
     pub message: String,
     /// The object and the single errors; `None` if the failure has none.
@@ -59,8 +60,8 @@ pub struct Cause {
 
 impl Status {
     /// Returns a failure without details.
-    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self(Box::new(Failure { code, reason, message: message.into(), ..Failure::default() }))
+    pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self(Box::new(Failure { code, reason: reason.into(), message: message.into(), ..Failure::default() }))
     }
 
     /// Adds details.
@@ -216,8 +217,8 @@ impl Status {
     }
 
     /// Returns the reason, such as `NotFound`; empty if there is none.
-    pub fn reason(&self) -> &'static str {
-        self.0.reason
+    pub fn reason(&self) -> &str {
+        &self.0.reason
     }
 
     /// Returns the human-readable message.
@@ -241,7 +242,7 @@ impl Status {
         status.insert("metadata".to_owned(), Value::Object(metadata));
         status.insert("status".to_owned(), json!("Failure"));
         set(&mut status, "message", &failure.message);
-        set(&mut status, "reason", failure.reason);
+        set(&mut status, "reason", &failure.reason);
         if let Some(details) = &failure.details {
             status.insert("details".to_owned(), details.to_value());
         }

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 pub(super) use formats::go_duration;
 pub use object::at_path;
-pub use rules::Rule;
+pub use rules::{Activation, Environment, Expression, Output, Rule};
 pub use structural::schema;
 
 use super::kind::{Generation, Kind, Scale, SelectableField};

@@ -23,7 +23,8 @@ pub enum PatchError {
     TooLarge(String),
     /// The patch does not fit the object: status 422, reason `Invalid`. The real server responds with a fixed
     /// message (`the server rejected our request due to an error in our request`) and empty details; the text
-    /// here is for logs.
+    /// here is for logs and for
+    /// the patches of webhooks.
     #[error("{0}")]
     Unprocessable(String),
     /// The patch cannot be merged: status 500, reason empty.

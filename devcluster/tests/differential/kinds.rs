@@ -2,6 +2,8 @@
 
 use super::script::Alias;
 
+const REGISTRATION: &str = "admissionregistration.k8s.io/v1";
+
 /// Short name, apiVersion, kind, plural and whether it is namespaced.
 const ALIASES: &[(&str, &str, &str, &str, bool)] = &[
     ("cm", "v1", "ConfigMap", "configmaps", true),
@@ -62,6 +64,12 @@ const ALIASES: &[(&str, &str, &str, &str, bool)] = &[
     ("attachment", "storage.k8s.io/v1", "VolumeAttachment", "volumeattachments", false),
     ("vac", "storage.k8s.io/v1", "VolumeAttributesClass", "volumeattributesclasses", false),
     ("crd", "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", false),
+    ("mwc", REGISTRATION, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", false),
+    ("vwc", REGISTRATION, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", false),
+    ("vap", REGISTRATION, "ValidatingAdmissionPolicy", "validatingadmissionpolicies", false),
+    ("vapb", REGISTRATION, "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", false),
+    ("map", REGISTRATION, "MutatingAdmissionPolicy", "mutatingadmissionpolicies", false),
+    ("mapb", REGISTRATION, "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", false),
     // Of the shared definitions.
     ("w", "example.com/v1", "Widget", "widgets", true),
     ("p", "example.com/v1", "Plain", "plains", true),

@@ -26,6 +26,7 @@ mod clients;
 mod compare;
 mod controllers;
 mod envtest;
+mod hooks;
 mod kinds;
 mod normal;
 mod pair;
@@ -53,6 +54,8 @@ const FILES: &[&str] = &[
     include_str!("scenarios/patches.txt"),
     include_str!("scenarios/apply.txt"),
     include_str!("scenarios/custom.txt"),
+    include_str!("scenarios/admission.txt"),
+    include_str!("scenarios/policies.txt"),
     include_str!("scenarios/kinds.txt"),
     include_str!("scenarios/rights.txt"),
     include_str!("scenarios/networking.txt"),

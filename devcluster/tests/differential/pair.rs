@@ -1,6 +1,7 @@
 //! The two servers.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -10,6 +11,7 @@ use mainstay_devcluster::workloads::Controller;
 use mainstay_devcluster::{ControlPlane, Embedded, EmbeddedOptions, Options};
 use serde_json::Value;
 
+use super::hooks::{Hooks, Identity};
 use super::side::{self, Side};
 use super::{print, run, script};
 
@@ -21,6 +23,9 @@ pub(crate) struct Pair {
     pub(crate) real: Client,
     /// Whether controllers run on both sides. Then only the outcome is compared.
     pub(crate) controllers: bool,
+    /// The webhooks that each server calls.
+    embedded_hooks: Arc<Hooks>,
+    real_hooks: Arc<Hooks>,
 }
 
 // === impl Pair ===
@@ -35,12 +40,15 @@ impl Pair {
         }
         let embedded_server = Embedded::start_with(options).await.expect("the embedded server starts");
         let service = embedded_server.service().as_user(User::admin());
+        let identity = Identity::generate();
         let pair = Self {
             embedded: Client::new(service, "default"),
             real: real_client(&real_server).await,
             controllers,
             embedded_server,
             real_server,
+            embedded_hooks: Hooks::start(&identity).await,
+            real_hooks: Hooks::start(&identity).await,
         };
         if !controllers {
             pair.define().await;
@@ -68,7 +76,8 @@ impl Pair {
 
     /// Returns both sides of a run.
     pub(crate) fn sides(&self, namespace: &str) -> (Side, Side) {
-        (Side::new(self.embedded.clone(), namespace), Side::new(self.real.clone(), namespace))
+        let side = |client: &Client, hooks| Side::new(client.clone(), namespace, Arc::clone(hooks));
+        (side(&self.embedded, &self.embedded_hooks), side(&self.real, &self.real_hooks))
     }
 
     /// Stops both.

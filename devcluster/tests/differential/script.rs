@@ -8,12 +8,14 @@
 //!
 //! - VERB: GET, POST, PUT, DELETE; the patches JSON, MERGE, STRATEGIC and APPLY; `WATCH name`, whose events
 //!   are collected until the end; `AWAIT`, a GET that is repeated until the object exists, or until the
-//!   condition in place of the body is True; `SLEEP` with milliseconds in place of the path.
+//!   condition in place of the body is True; `SLEEP` with milliseconds in place of the path; `REVIEWS`, the
+//!   reviews that the webhooks of this scenario have got since the last such step.
 //! - HEADER: its name; the value may have variables.
 //! - PATH: a short name of `kinds.rs` and the rest (`cm/a`, `w/a/status`), or a whole path.
 //! - BODY: YAML on one line or on further lines that are indented. apiVersion and kind are filled in. In
 //!   single quotes it is sent as it stands. `${a} + {…}` is the answer with label `a` with a merge patch.
-//! - `${a.metadata.uid}` is a field of an answer, `${ns}` the namespace of this run.
+//! - `${a.metadata.uid}` is a field of an answer, `${ns}` the namespace of this run; `hooks.rs` has variables
+//!   for webhooks.
 
 use std::fmt;
 

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::hooks::Hooks;
 use super::script::{Alias, Step};
 
 /// Longer than the real server waits for a resourceVersion of the future.
@@ -33,15 +34,16 @@ pub(crate) struct Side {
     labels: BTreeMap<String, Value>,
     watches: BTreeMap<String, Events>,
     readers: JoinSet<()>,
+    hooks: Arc<Hooks>,
 }
 
 // === impl Side ===
 
 impl Side {
-    pub(crate) fn new(client: Client, namespace: &str) -> Self {
+    pub(crate) fn new(client: Client, namespace: &str, hooks: Arc<Hooks>) -> Self {
         let namespace = namespace.to_owned();
         let (answers, labels, watches, readers) = <(_, _, _, JoinSet<()>)>::default();
-        Self { client, namespace, answers, labels, watches, readers }
+        Self { client, namespace, answers, labels, watches, readers, hooks }
     }
 
     /// Runs all steps.
@@ -70,7 +72,7 @@ impl Side {
         for (name, events) in &self.watches {
             self.answers.insert(format!("watch {name}"), Value::Array(events.lock().clone()));
         }
-        Value::Object(self.answers)
+        self.hooks.without_port(Value::Object(self.answers))
     }
 
     async fn step(&mut self, step: &Step) -> Value {
@@ -78,6 +80,9 @@ impl Side {
             let pause = step.path.parse().expect("milliseconds");
             tokio::time::sleep(Duration::from_millis(pause)).await;
             return Value::Null;
+        }
+        if step.verb == "REVIEWS" {
+            return self.hooks.take_reviews(&self.namespace);
         }
         if step.verb == "AWAIT" {
             return self.until(step).await;
@@ -173,6 +178,8 @@ impl Side {
             let label = parts.next().unwrap_or_default();
             if label == "ns" {
                 filled.push_str(&self.namespace);
+            } else if let Some(value) = self.hooks.variable(label, &self.namespace) {
+                filled.push_str(&value);
             } else {
                 let pointer = parts.fold(String::new(), |pointer, part| pointer + "/" + part);
                 match self.labels.get(label).and_then(|answer| answer.pointer(&pointer)) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::super::admission::Operation;
 use super::super::call::Call;
 use super::super::delete::check_preconditions;
 use super::super::object;
@@ -28,7 +29,9 @@ impl Api {
     /// Deletes a Pod, unless a `PodDisruptionBudget` allows no disruption of it.
     pub(super) async fn evict(&self, call: &mut Call) -> Result<Response, Status> {
         call.options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
-        let Body { value: eviction, .. } = call.body.take().unwrap_or_default();
+        let Body { value: mut eviction, .. } = call.body.take().unwrap_or_default();
+        call.place(&mut eviction)?;
+        self.admit(call, Operation::Create, None, &mut eviction).await?;
         if object::meta(&eviction, "name") != call.target.name {
             return Err(Status::bad_request("name in URL does not match name in Eviction object"));
         }
@@ -36,6 +39,7 @@ impl Api {
             eviction.get("deleteOptions").cloned().map(|value| Body { value, strict_errors: Vec::new() });
         let mut options = DeleteOptions::parse(&call.query, body.as_ref())?;
         call.options.dry_run |= options.dry_run;
+        self.validate(call, Operation::Create, None, &eviction).await?;
         let version = self.shared.store.get(&call.served.resource, &call.key());
         let version = version.ok_or_else(|| Status::not_found(&call.served.kind, &call.target.name))?;
         let pod = version.value();
@@ -80,7 +84,7 @@ impl Api {
             })?;
             options.resource_version = options.resource_version.map(|_| revision);
         }
-        self.delete_object(call, &options).await.map(drop)
+        self.delete_admitted(call, &options).await.map(drop)
     }
 
     /// Returns the budgets that select a Pod.

@@ -18,8 +18,11 @@ impl Api {
     pub(super) async fn bind(&self, call: &mut Call) -> Result<Response, Status> {
         call.options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
         let Body { value: mut binding, .. } = call.body.take().unwrap_or_default();
-        self.admit(call, Operation::Connect, None, &mut binding).await?;
-        self.validate(call, Operation::Connect, None, &binding).await?;
+        call.place(&mut binding)?;
+        if let Some(bindings) = self.served("", "v1", "bindings") {
+            binding = bindings.own(None, binding, &call.author(self.now()));
+        }
+        self.admit(call, Operation::Create, None, &mut binding).await?;
         let name = call.target.name.clone();
         if object::meta(&binding, "name") != name {
             return Err(Status::bad_request("name in URL does not match name in Binding object"));
@@ -39,6 +42,7 @@ impl Api {
             [error] => return Err(Status::unclassified(error.clone())),
             errors => return Err(Status::unclassified(format!("[{}]", errors.join(", ")))),
         }
+        self.validate(call, Operation::Create, None, &binding).await?;
         let now = object::time(self.now());
         let refused = |why: String| Status::conflict(&call.served.kind, &name, why).for_binding(&name);
         self.rewrite(call, &mut |pod| {

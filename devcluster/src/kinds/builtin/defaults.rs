@@ -104,6 +104,11 @@ fn dependent(type_name: &str, map: &mut Object) {
         "core/v1.ImageVolumeSource" => {
             set(map, "pullPolicy", pods::pull_policy(text(map, "reference")).into());
         }
+        "admissionregistration/v1.MatchResources" => {
+            for selector in ["namespaceSelector", "objectSelector"] {
+                set(map, selector, json!({}));
+            }
+        }
         "core/v1.Volume" if map.keys().all(|key| key == "name") => set(map, "emptyDir", json!({})),
         "core/v1.PodSpec" => pods::spec(map),
         "core/v1.ServiceSpec" => service::apply(map),

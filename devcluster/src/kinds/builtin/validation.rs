@@ -10,6 +10,7 @@ use crate::kinds::names::{self, NameRule};
 
 mod addresses;
 mod autoscaling;
+mod admission;
 mod batch;
 mod data;
 mod discovery;
@@ -26,6 +27,7 @@ mod workloads;
 
 pub(in crate::kinds) use addresses::ip_error;
 pub use scheduling::SYSTEM_CLASSES;
+pub use selectors::{is_empty as selects_all, matches as selects};
 pub use services::{FAMILY_POLICY, check_addresses};
 
 /// Returns the errors of a new object, without those of its metadata.
@@ -89,6 +91,9 @@ fn check_always(kind: &Kind, object: &Value) -> Vec<FieldError> {
         "storage/v1.CSINode" => storage::check_node(&mut checks, &object["spec"]),
         "storage/v1.VolumeAttachment" => storage::check_attachment(&mut checks, &object["spec"]),
         "storage/v1.VolumeAttributesClass" => storage::check_attributes_class(&mut checks, object),
+        _ if kind.group == "admissionregistration.k8s.io" => {
+            admission::check(&mut checks, &kind.kind, object);
+        }
         _ => {}
     }
     checks.errors

@@ -1,6 +1,7 @@
 //! The rules in `x-kubernetes-validations`: CEL expressions over a value and the old value that it replaces.
 
 mod evaluate;
+mod expression;
 mod functions;
 mod place;
 mod types;
@@ -9,6 +10,8 @@ mod value;
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::parser::Parser;
 use serde_json::Value;
+
+pub use expression::{Activation, Environment, Expression, Output};
 
 pub(super) use evaluate::check;
 pub(super) use types::{Declared, compile};

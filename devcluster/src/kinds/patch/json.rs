@@ -41,17 +41,25 @@ fn apply(object: &mut Value, operation: &Value) -> Result<(), String> {
         operation.get(name).and_then(Value::as_str).ok_or_else(missing)
     };
     let value = || operation.get("value").unwrap_or(&Value::Null);
-    match operation.get("op").and_then(Value::as_str).unwrap_or("unknown") {
-        "add" => add(object, text("path")?, value().clone()),
-        "remove" => remove(object, text("path")?).map(drop),
-        "replace" => replace(object, text("path")?, value()),
+    let op = operation.get("op").and_then(Value::as_str).unwrap_or("unknown");
+    let within = |error: String| {
+        if error.starts_with("doc is missing path") {
+            return format!("{op} operation does not apply: {error}");
+        }
+        let path = operation.get("path").and_then(Value::as_str).unwrap_or_default();
+        format!("error in {op} for path: '{path}': {error}")
+    };
+    match op {
+        "add" => add(object, text("path")?, value().clone()).map_err(within),
+        "remove" => remove(object, text("path")?).map(drop).map_err(within),
+        "replace" => replace(object, text("path")?, value()).map_err(within),
         "move" => {
-            let moved = remove(object, text("from")?)?;
-            add(object, text("path")?, moved)
+            let moved = remove(object, text("from")?).map_err(within)?;
+            add(object, text("path")?, moved).map_err(within)
         }
         "copy" => {
-            let copied = get(object, text("from")?)?.cloned().unwrap_or(Value::Null);
-            add(object, text("path")?, copied)
+            let copied = get(object, text("from")?).map_err(within)?.cloned().unwrap_or(Value::Null);
+            add(object, text("path")?, copied).map_err(within)
         }
         "test" => {
             let path = text("path")?;

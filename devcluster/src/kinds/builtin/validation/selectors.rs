@@ -47,12 +47,12 @@ pub(super) fn check(checks: &mut Checks, path: &str, selector: &Value) {
 }
 
 /// Returns whether a selector has no requirement, so it matches all labels.
-pub(super) fn is_empty(selector: &Value) -> bool {
+pub fn is_empty(selector: &Value) -> bool {
     entries(&selector["matchLabels"]).next().is_none() && items(&selector["matchExpressions"]).is_empty()
 }
 
 /// Returns whether labels match a selector; `None` if the selector is invalid.
-pub(super) fn matches(selector: &Value, labels: &Value) -> Option<bool> {
+pub fn matches(selector: &Value, labels: &Value) -> Option<bool> {
     let mut all = true;
     for (key, value) in entries(&selector["matchLabels"]) {
         all &= labels.get(key) == Some(value);

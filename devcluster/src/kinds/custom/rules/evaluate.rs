@@ -190,14 +190,14 @@ fn run(rule: &Rule, context: &Context<'_>) -> Result<bool, String> {
 }
 
 /// Returns the result of a message expression; `None` if it fails or returns no usable string.
-fn message(program: &IdedExpr, context: &Context<'_>) -> Option<String> {
+pub(super) fn message(program: &IdedExpr, context: &Context<'_>) -> Option<String> {
     let Ok(Cel::String(text)) = Cel::resolve(program, context) else { return None };
     let text = text.trim();
     (!text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n')).then(|| text.to_owned())
 }
 
 /// Returns the message of an evaluation error in the form of Go's CEL.
-fn error_text(error: &ExecutionError) -> String {
+pub(super) fn error_text(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
         ExecutionError::NoSuchOverload

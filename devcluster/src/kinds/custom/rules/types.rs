@@ -136,11 +136,11 @@ pub(in crate::kinds::custom) fn compile(
     Ok(program.references().has_variable("oldSelf"))
 }
 
-struct Checker<'a> {
+pub(super) struct Checker<'a> {
     /// The types of variables by name. The type of the innermost scope comes last.
-    variables: HashMap<String, Vec<Declared>>,
-    places: Places<'a>,
-    errors: Vec<String>,
+    pub(super) variables: HashMap<String, Vec<Declared>>,
+    pub(super) places: Places<'a>,
+    pub(super) errors: Vec<String>,
 }
 
 impl Checker<'_> {
@@ -148,7 +148,7 @@ impl Checker<'_> {
         self.errors.push(self.places.located(anchor, message));
     }
 
-    fn infer(&mut self, expression: &IdedExpr) -> Declared {
+    pub(super) fn infer(&mut self, expression: &IdedExpr) -> Declared {
         match &expression.expr {
             Expr::Literal(literal) => Declared::Plain(match literal {
                 LiteralValue::Boolean(_) => "bool",

@@ -103,7 +103,7 @@ fn string(text: &str, checks: Option<&Checks>) -> Cel {
 }
 
 /// Converts a value without a schema.
-fn plain(value: &Value) -> Cel {
+pub(super) fn plain(value: &Value) -> Cel {
     match value {
         Value::Null => Cel::Null,
         Value::Bool(bool) => Cel::Bool(*bool),
