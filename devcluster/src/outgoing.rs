@@ -14,6 +14,7 @@ use https::exchange;
 
 /// The server of a webhook.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the connection reads all fields"))]
 pub(crate) struct Server {
     /// The host to connect to: a name or an address.
     pub(crate) host: String,
@@ -51,3 +52,6 @@ pub(crate) async fn post(
 async fn exchange(server: &Server, _authority: &str, _path: &str, _body: Vec<u8>) -> Result<Answer, String> {
     Err(format!("dial tcp {}:{}: connect: network is unreachable", server.host, server.port))
 }
+
+#[cfg(all(test, feature = "http"))]
+pub(crate) mod tests;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::admission::{Attributes, Operation};
+use super::conversion::Conversions;
 use super::object;
 use super::options::{FieldValidation, WriteOptions};
 use super::request::{Body, Query, Request, Target, User, Verb};
@@ -33,6 +34,8 @@ pub(super) struct Call {
     pub(super) scale: Option<Scale>,
     /// The Scale that a write to that subresource wants; null before it is known.
     pub(super) wanted_scale: Value,
+    /// The conversions that the owners of fields need.
+    pub(super) conversions: Conversions,
     /// Whether a write skips validation: the server's own objects have an address on loopback.
     pub(super) unchecked: bool,
     user_agent: String,
@@ -63,9 +66,9 @@ impl Api {
             // A kind without the verb `get` is a review: its objects are never stored.
             Verb::Create if !kind.has_verb("get") => self.review(call),
             Verb::Create => self.create(call).await,
-            Verb::Get => self.get(call),
-            Verb::List => self.list(call),
-            Verb::Watch => self.watch(call),
+            Verb::Get => self.get(call).await,
+            Verb::List => self.list(call).await,
+            Verb::Watch => self.watch(call).await,
             Verb::Update => self.update(call).await,
             Verb::Patch(patch) => self.patch(call, patch).await,
             Verb::Delete => self.delete(call).await,
@@ -96,6 +99,7 @@ impl Call {
             delete_options: None,
             scale: None,
             wanted_scale: Value::Null,
+            conversions: Conversions::default(),
             unchecked,
             user_agent,
         }
@@ -136,7 +140,8 @@ impl Call {
     }
 
     pub(super) fn author(&self, now: jiff::Timestamp) -> Author<'_> {
-        Author { manager: self.manager(), subresource: &self.target.subresource, now }
+        let (manager, subresource) = (self.manager(), self.target.subresource.as_str());
+        Author { manager, subresource, now, conversions: Some(&self.conversions) }
     }
 
     /// Takes the body, checks its type, removes unknown fields and sets defaults.

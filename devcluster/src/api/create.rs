@@ -118,11 +118,11 @@ impl Api {
             served.settle(&mut object);
             return Ok(Object::Made(Arc::new(object)));
         }
-        let stored = served.to_storage(object);
+        let stored = self.stored(&served, object).await?;
         match self.shared.store.create(&served.resource, key, stored) {
             Ok(version) => {
                 self.after_write(kind, &version);
-                Ok(served.view(&version))
+                self.view(&served, &version).await
             }
             Err(WriteError::Exists(existing)) => Err(exists(existing.value())),
             Err(WriteError::Conflict(_)) => Err(Status::modified(kind, &name)),

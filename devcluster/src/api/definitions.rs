@@ -15,7 +15,7 @@ use super::options::DeleteOptions;
 use super::request::{Request, Target, Verb};
 use super::served::Author;
 use super::{Api, admission, builtin};
-use crate::kinds::custom::{self, status};
+use crate::kinds::custom::{self, Conversion, status};
 use crate::kinds::{Kind, conditions};
 use crate::store::{At, GroupResource, Key, Version};
 
@@ -116,7 +116,8 @@ impl Api {
 
     /// Records that the server itself has changed the status of a definition.
     fn owned_by_server(&self, definition: &Value, next: Value) -> Value {
-        let author = Author { manager: "kube-apiserver", subresource: "status", now: self.now() };
+        let author =
+            Author { manager: "kube-apiserver", subresource: "status", now: self.now(), conversions: None };
         match self.served("apiextensions.k8s.io", "v1", "customresourcedefinitions") {
             Some(served) if next != *definition => served.own(Some(definition), next, &author),
             _ => next,
@@ -132,7 +133,8 @@ impl Api {
             // A later write serves its own version, and a deletion none.
             let current = self.shared.store.get(&definitions(), version.key());
             if current.is_some_and(|current| current.revision() == version.revision()) {
-                registry.serve(custom::kinds(definition), generation, version.revision(), terminating);
+                let (kinds, conversion) = (custom::kinds(definition), Conversion::of(definition));
+                registry.serve(kinds, generation, version.revision(), terminating, conversion);
             }
         });
     }

@@ -12,6 +12,7 @@ use super::object;
 use super::options::{DeleteOptions, ListOptions, Propagation};
 use super::response::{Content, Object};
 use super::selector::Selector;
+use super::served::Served;
 use super::{Api, Response, Status};
 use crate::kinds::Kind;
 use crate::store::{At, Version};
@@ -49,7 +50,7 @@ impl Api {
         let options = call.parse_deletion()?;
         ListOptions::parse(&call.query, false)?;
         let selector = Selector::parse(&call.served.kind, &call.query)?;
-        let response = self.list_with(call, &ListOptions::default(), &selector, At::Newest)?;
+        let response = self.list_with(call, &ListOptions::default(), &selector, At::Newest).await?;
         if let Content::List(list) = &response.content {
             let namespace = call.target.namespace.clone();
             for item in &list.items {
@@ -95,7 +96,7 @@ impl Api {
         loop {
             let version = self.shared.store.get(&served.resource, &call.key());
             let version = version.ok_or_else(|| Status::not_found(&served.kind, &call.target.name))?;
-            let view = served.view(&version);
+            let view = self.view(&served, &version).await?;
             let old = view.value();
             check_preconditions(&served.kind, options, old)?;
             if served.kind.kind == "Job"
@@ -108,7 +109,15 @@ impl Api {
                 self.admit(call, Operation::Delete, Some(old), &mut Value::Null).await?;
                 self.validate(call, Operation::Delete, Some(old), &Value::Null).await?;
             }
-            let (object, gone) = match self.try_delete(call, options, &version, old) {
+            // A conversion webhook is not asked how a deletion is stored.
+            let storage = self.storage_version(&served);
+            let attempt = match &storage {
+                None => self.try_delete(&served, call, options, &version, old),
+                Some(storage) => {
+                    self.try_delete(storage, call, options, &version, storage.view(&version).value())
+                }
+            };
+            let (object, gone) = match attempt {
                 Attempt::Again => {
                     tokio::task::yield_now().await;
                     continue;
@@ -116,6 +125,7 @@ impl Api {
                 Attempt::Gone(object) => (object, true),
                 Attempt::Stays(object) => (object, false),
             };
+            let object = self.answer_in(&served, storage.is_some(), object).await?;
             match (call.options.dry_run, gone) {
                 (true, _) => {}
                 (false, true) => self.after_delete(&served.kind, &version),
@@ -130,7 +140,7 @@ impl Api {
     pub(super) fn delete_now(&self, call: &Call, options: &DeleteOptions, version: &Arc<Version>) {
         let mut version = Arc::clone(version);
         while matches!(
-            self.try_delete(call, options, &version, call.served.view(&version).value()),
+            self.try_delete(&call.served, call, options, &version, call.served.view(&version).value()),
             Attempt::Again
         ) {
             match self.shared.store.get(&call.served.resource, version.key()) {
@@ -140,15 +150,15 @@ impl Api {
         }
     }
 
-    /// Makes one attempt to delete the version `version`; `old` is its content in the version of the request.
+    /// Makes one attempt to delete the version `version`; `old` is its content in the version `served`.
     fn try_delete(
         &self,
+        served: &Served,
         call: &Call,
         options: &DeleteOptions,
         version: &Arc<Version>,
         old: &Value,
     ) -> Attempt {
-        let served = &call.served;
         let mut object = old.clone();
         let graceful = match grace(&served.kind, options, &mut object, self.now()) {
             Grace::Pending => return Attempt::Stays(answer(&served.kind, Object::Made(Arc::new(object)))),

@@ -30,7 +30,7 @@ const EXPIRED_CONTINUE: &str = "The provided continue parameter is too old to di
 // === impl Api ===
 
 impl Api {
-    pub(super) fn get(&self, call: &Call) -> Result<Response, Status> {
+    pub(super) async fn get(&self, call: &Call) -> Result<Response, Status> {
         let wanted =
             revision(call.query.get("resourceVersion").unwrap_or_default()).map_err(Status::unclassified)?;
         let current = self.shared.store.revision();
@@ -39,12 +39,12 @@ impl Api {
         }
         let served = &call.served;
         match self.shared.store.get(&served.resource, &call.key()) {
-            Some(version) => Ok(Response::new(200, Content::Object(served.view(&version)))),
+            Some(version) => Ok(Response::new(200, Content::Object(self.view(served, &version).await?))),
             None => Err(Status::not_found(&served.kind, &call.target.name)),
         }
     }
 
-    pub(super) fn list(&self, call: &Call) -> Result<Response, Status> {
+    pub(super) async fn list(&self, call: &Call) -> Result<Response, Status> {
         let mut options = ListOptions::parse(&call.query, false)?;
         let selector = Selector::parse(&call.served.kind, &call.query)?;
         let bad = |error| Status::bad_request(format!("invalid resource version: {error}"));
@@ -71,13 +71,13 @@ impl Api {
             options.continue_token = start;
             at
         };
-        self.list_with(call, &options, &selector, at)
+        self.list_with(call, &options, &selector, at).await
     }
 
     /// Lists the objects of a state. Only `limit` and `continue_token` of the options are used; the
     /// latter is decoded: the key after which the page starts, relative to the namespace of the call, or
     /// empty for the first page.
-    pub(super) fn list_with(
+    pub(super) async fn list_with(
         &self,
         call: &Call,
         options: &ListOptions,
@@ -97,6 +97,7 @@ impl Api {
             ReadError::Expired { .. } => Status::expired(EXPIRED),
             ReadError::Future { requested, current } => Status::future(requested, current),
         })?;
+        self.prepare(served, page.items.iter()).await?;
         let total = page.items.len();
         let limit = if options.limit == 0 { usize::MAX } else { options.limit };
         let mut chosen = Vec::with_capacity(total.min(limit));
@@ -128,7 +129,7 @@ impl Api {
         Ok(Response::new(200, Content::List(list)))
     }
 
-    pub(super) fn watch(&self, call: &Call) -> Result<Response, Status> {
+    pub(super) async fn watch(&self, call: &Call) -> Result<Response, Status> {
         let options = ListOptions::parse(&call.query, true)?;
         let served = Arc::clone(&call.served);
         let selector = Selector::parse(&served.kind, &call.query)?;
@@ -157,9 +158,11 @@ impl Api {
                 }
             }
         };
+        self.prepare(&served, initial.iter()).await?;
         let kind = Arc::clone(&served.kind);
         let watch = Watch::new(Start {
             kind,
+            converter: self.converter(&served),
             view: Arc::new(move |version| served.view(version)),
             selector,
             namespace,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::served::{Custom, Served};
-use crate::kinds::custom::CustomKind;
+use crate::kinds::custom::{Conversion, CustomKind};
 use crate::kinds::{Kind, builtin};
 
 /// The served resources. Each change builds a new registry, so that a request sees one consistent state.
@@ -45,10 +45,11 @@ impl Registry {
         self.served.values()
     }
 
-    /// Returns an arbitrary version of a custom resource, served or not; `None` if it has no
-    /// established definition.
+    /// Returns the storage version of a custom resource, served or not; `None` if it has no established
+    /// definition.
     pub(super) fn any_version(&self, group: &str, plural: &str) -> Option<&Arc<Served>> {
-        self.custom.get(&(group.to_owned(), plural.to_owned()))?.first()
+        let mut versions = self.custom.get(&(group.to_owned(), plural.to_owned()))?.iter();
+        versions.find(|served| served.custom.as_ref().is_some_and(|custom| custom.version.storage))
     }
 
     /// Serves the versions of a definition, in place of its previous versions. `generation` and `revision`
@@ -59,7 +60,9 @@ impl Registry {
         generation: i64,
         revision: u64,
         terminating: bool,
+        conversion: Option<Conversion>,
     ) {
+        let conversion = conversion.map(Arc::new);
         let versions: Vec<_> = versions.into_iter().map(Arc::new).collect();
         let Some(storage) = versions.iter().find(|version| version.storage) else { return };
         let (group, plural) = &storage.kind.stored_as;
@@ -76,6 +79,7 @@ impl Registry {
                 generation,
                 defined_at,
                 terminating,
+                conversion: conversion.clone(),
             };
             let others =
                 versions.iter().filter(|other| other.served && other.api_version != version.api_version);

@@ -33,7 +33,7 @@ impl Api {
         let custom = call.served.custom.is_some();
         let sent = match call.verb {
             Verb::Get => {
-                let response = self.get(call)?;
+                let response = self.get(call).await?;
                 return shown(response, scale, custom);
             }
             Verb::Patch(patch_type) => Sent::Patch(patch_type, begin(call, patch_type)?.value),

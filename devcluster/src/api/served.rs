@@ -5,13 +5,14 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use serde_json::{Value, json};
 
 use super::Status;
+use super::conversion::Conversions;
 use super::events;
 use super::object;
 use super::response::Object;
 use super::status::Cause;
 use crate::kinds::apply::{self, ApplyError, FieldSet, Writer};
 use crate::kinds::builtin::{Type, autoscaling, typed};
-use crate::kinds::custom::CustomKind;
+use crate::kinds::custom::{Conversion, CustomKind};
 use crate::kinds::{FieldError, Kind};
 use crate::store::{GroupResource, Version};
 
@@ -43,6 +44,8 @@ pub(super) struct Custom {
     pub(super) defined_at: u64,
     /// Whether the definition is being deleted.
     pub(super) terminating: bool,
+    /// The webhook that converts between versions; `None` if they differ in nothing but their names.
+    pub(super) conversion: Option<Arc<Conversion>>,
 }
 
 /// The author of a write, for `managedFields`.
@@ -52,6 +55,8 @@ pub(super) struct Author<'a> {
     /// The subresource of the endpoint; empty for the object itself.
     pub(super) subresource: &'a str,
     pub(super) now: jiff::Timestamp,
+    /// What webhooks have converted for the write so far.
+    pub(super) conversions: Option<&'a Conversions>,
 }
 
 // === impl Served ===
@@ -66,6 +71,11 @@ impl Served {
 
     pub(super) fn api_version(&self) -> &str {
         &self.api_version
+    }
+
+    /// Returns whether a webhook converts objects between the versions.
+    pub(super) fn converts(&self) -> bool {
+        self.custom.as_ref().is_some_and(|custom| custom.conversion.is_some())
     }
 
     /// Returns an empty object of the kind, with the fields that the server always writes.
@@ -184,12 +194,17 @@ impl Served {
                 .then_some(autoscaling::convert),
             empty: self.empty(),
             reset: reset_fields(&self.kind, self.custom.is_some(), author.subresource),
+            converter: author
+                .conversions
+                .filter(|_| self.converts())
+                .map(|conversions| conversions as &dyn apply::Converter),
         };
         let subresource = Some(author.subresource).filter(|name| !name.is_empty());
         act(&resource, &Writer { manager: author.manager, subresource, now: author.now })
     }
 
-    /// Returns a stored object in this version; shares the stored encoding if no conversion is needed.
+    /// Returns a stored object in this version; shares the stored encoding if no conversion is needed. Objects
+    /// that a webhook converts must be prepared before.
     pub(super) fn view(&self, version: &Arc<Version>) -> Object {
         let stored_as = object::text(version.value(), "apiVersion");
         let current = self.custom.as_ref().is_none_or(|custom| version.revision() > custom.defined_at);
@@ -197,6 +212,11 @@ impl Served {
         let empties = self.stores_empties(version.value());
         if stored_as == self.api_version && current && !empties {
             return Object::Stored(Arc::clone(version));
+        }
+        if let Some(custom) = self.custom.as_ref().filter(|_| self.converts())
+            && let Some(converted) = version.derived(&self.api_version, custom.defined_at)
+        {
+            return Object::Made(converted);
         }
         let mut value = version.value().clone();
         self.convert(&mut value);

@@ -21,7 +21,7 @@ impl Api {
         let name = call.target.subresource.clone();
         if name == "status" && kind.status {
             return match call.verb {
-                Verb::Get => self.get(call),
+                Verb::Get => self.get(call).await,
                 Verb::Update => self.update(call).await,
                 Verb::Patch(patch_type) => self.patch(call, patch_type).await,
                 _ => Err(Status::method_not_allowed(&kind, call.verb.as_str())),
@@ -46,7 +46,7 @@ impl Api {
             ("pods", "log", Verb::Get) => self.log(call),
             // Subresources with the kind of the object, such as `finalize` of a Namespace,
             // change a part of it.
-            (_, _, Verb::Get) if known.kind == kind.kind => self.get(call),
+            (_, _, Verb::Get) if known.kind == kind.kind => self.get(call).await,
             (_, _, Verb::Update) if known.kind == kind.kind => self.update(call).await,
             (_, _, Verb::Patch(patch_type)) if known.kind == kind.kind => self.patch(call, patch_type).await,
             _ => Err(Status::method_not_allowed(&kind, call.verb.as_str())),

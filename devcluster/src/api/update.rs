@@ -80,6 +80,17 @@ impl Api {
         }
     }
 
+    /// Returns the new object. The owners of its fields may need objects in other versions, which are converted
+    /// before it is made again.
+    async fn make(&self, call: &mut Call, make: &mut Make<'_>, old: &Value) -> Result<Value, Status> {
+        loop {
+            let made = make(call, Some(old));
+            if !self.convert_missing(call).await? {
+                return made;
+            }
+        }
+    }
+
     /// Makes one attempt to change the version `version`; `None` if another write came in between.
     async fn try_modify(
         &self,
@@ -90,14 +101,14 @@ impl Api {
     ) -> Result<Option<Object>, Status> {
         let served = Arc::clone(&call.served);
         let (kind, name) = (&*served.kind, call.target.name.clone());
-        let view = served.view(version);
+        let view = self.view(&served, version).await?;
         let old = view.value();
         if let Some(uid) = &terms.uid
             && uid != object::meta(old, "uid")
         {
             return Err(other_uid(call, uid, object::meta(old, "uid")));
         }
-        let mut object = make(call, Some(old))?;
+        let mut object = self.make(call, make, old).await?;
         self.admit(call, Operation::Update, Some(old), &mut object).await?;
         if call.target.subresource.is_empty() {
             self.check_grant(call, Some(old), &object)?;
@@ -142,7 +153,7 @@ impl Api {
             served.settle(&mut object);
             return Ok(Some(Object::Made(Arc::new(object))));
         }
-        let stored = served.to_storage(object);
+        let stored = self.stored(&served, object).await?;
         // The real server compares with the object as it is read, so empty lists always count as a change.
         if stored == *version.value() && !served.stores_empties(&stored) {
             return Ok(Some(view));
@@ -150,7 +161,7 @@ impl Api {
         match self.shared.store.update(&served.resource, version.key(), stored, version.revision()) {
             Ok(version) => {
                 self.after_write(kind, &version);
-                Ok(Some(served.view(&version)))
+                Ok(Some(self.view(&served, &version).await?))
             }
             Err(WriteError::Conflict(_) | WriteError::Exists(_)) => Ok(None),
         }

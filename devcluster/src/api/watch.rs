@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
@@ -25,6 +26,9 @@ pub struct Watch {
     kind: Arc<Kind>,
     /// Converts stored objects to the version of the request.
     view: View,
+    converter: Option<Converter>,
+    /// Changes whose objects are still to be converted.
+    unconverted: Vec<Arc<Change>>,
     selector: Selector,
     /// The watched namespace; empty for all.
     namespace: String,
@@ -39,6 +43,10 @@ pub struct Watch {
 
 /// Converts a stored object to the version of a request.
 pub(super) type View = Arc<dyn Fn(&Arc<Version>) -> Object + Send + Sync>;
+
+/// Converts stored objects to the version of a request, for later reads by [`View`].
+pub(super) type Converter =
+    Arc<dyn Fn(Vec<Arc<Version>>) -> BoxFuture<'static, Result<(), Status>> + Send + Sync>;
 
 /// One event of a watch.
 #[derive(Clone, Debug)]
@@ -89,6 +97,8 @@ impl WatchEvent {
 pub(super) struct Start {
     pub(super) kind: Arc<Kind>,
     pub(super) view: View,
+    /// `None` if no webhook converts the objects.
+    pub(super) converter: Option<Converter>,
     pub(super) selector: Selector,
     /// The namespace to watch; empty for all.
     pub(super) namespace: String,
@@ -126,6 +136,8 @@ impl Watch {
         Self {
             kind: start.kind,
             view: start.view,
+            converter: start.converter,
+            unconverted: Vec::new(),
             selector: start.selector,
             namespace: start.namespace,
             ready,
@@ -140,6 +152,8 @@ impl Watch {
         Self {
             kind,
             view: Arc::new(|version| Object::Stored(Arc::clone(version))),
+            converter: None,
+            unconverted: Vec::new(),
             selector: Selector::default(),
             namespace: String::new(),
             ready: VecDeque::from([WatchEvent::Error(status)]),
@@ -163,6 +177,10 @@ impl Watch {
             if !self.ready.is_empty() {
                 return Some(self.ready.drain(..).collect());
             }
+            if !self.unconverted.is_empty() {
+                self.convert().await;
+                continue;
+            }
             let watcher = self.watcher.as_mut()?;
             let bookmark_at =
                 self.bookmarks.as_ref().map_or(self.end, |bookmarks| bookmarks.next.min(self.end));
@@ -172,27 +190,53 @@ impl Watch {
                 () = sleep_until(bookmark_at) => {
                     // A batch of pending changes comes first, and the bookmark covers it.
                     match watcher.ready() {
-                        Ok(changes) => self.report(&changes),
+                        Ok(changes) => self.take(changes),
                         Err(_) => self.watcher = None,
                     }
                     self.tick();
                 }
                 changes = watcher.next() => match changes {
-                    Some(changes) => self.report(&changes),
+                    Some(changes) => self.take(changes),
                     None => self.watcher = None,
                 },
             }
         }
     }
 
-    /// Returns the events of all changes so far without waiting, possibly none.
+    /// Returns the events of all changes so far without waiting, possibly none. The changes of resources with a
+    /// conversion webhook are left to [`next`](Self::next).
     pub fn ready(&mut self) -> Vec<WatchEvent> {
         while let Some(Ok(changes)) = self.watcher.as_mut().map(Watcher::ready)
             && !changes.is_empty()
         {
-            self.report(&changes);
+            self.take(changes);
         }
         self.ready.drain(..).collect()
+    }
+
+    /// Queues the events of changes, at once or after their conversion.
+    fn take(&mut self, changes: Vec<Arc<Change>>) {
+        if self.converter.is_some() { self.unconverted.extend(changes) } else { self.report(&changes) }
+    }
+
+    /// Converts the objects of changes and queues their events. A failure ends the watch.
+    async fn convert(&mut self) {
+        let Some(converter) = &self.converter else { return };
+        let of = |change: &Arc<Change>| {
+            [change.previous(), change.current(), change.departed()].map(|of| of.cloned())
+        };
+        let versions = self.unconverted.iter().flat_map(of).flatten();
+        match converter(versions.collect()).await {
+            Ok(()) => {
+                let changes = std::mem::take(&mut self.unconverted);
+                self.report(&changes);
+            }
+            Err(status) => {
+                self.unconverted.clear();
+                self.ready.push_back(WatchEvent::Error(status));
+                self.watcher = None;
+            }
+        }
     }
 
     /// Queues the events of changes in the watched namespace.

@@ -24,6 +24,7 @@
 //!     schema: &schema,
 //!     other_versions: &[],
 //!     convert: None,
+//!     converter: None,
 //!     empty: &json!({}),
 //!     reset: &FieldSet::default(),
 //! };
@@ -85,6 +86,14 @@ pub struct Resource<'a> {
     pub empty: &'a Value,
     /// Fields that a write to this endpoint never changes, such as `status` of the main endpoint.
     pub reset: &'a FieldSet,
+    /// Converts objects to other versions; `None` if versions differ in nothing but their names.
+    pub converter: Option<&'a dyn Converter>,
+}
+
+/// The conversion of objects to other versions of their kind.
+pub trait Converter: std::fmt::Debug {
+    /// Returns an object in another version; `None` if it is not known yet.
+    fn convert(&self, object: &Value, api_version: &str) -> Option<Value>;
 }
 
 /// The author of a write.
@@ -275,7 +284,7 @@ impl<'a> Resource<'a> {
     /// Returns the reason why the object does not follow the schema.
     fn schema_for(&self, api_version: &str, object: &Value) -> Result<Option<&'a Schema>, String> {
         let schema = self.schema_of(api_version);
-        match schema.filter(|_| api_version != self.api_version) {
+        match schema.filter(|_| api_version != self.api_version && self.converter.is_none()) {
             Some(other) => collect::validate(other, &self.at(api_version, object), false).map(|()| schema),
             None => Ok(schema),
         }

@@ -3,6 +3,7 @@
 //! [`kinds`] reads a definition that has passed its own checks. The methods of [`CustomKind`] then prune,
 //! default and validate objects, with the error messages of the real server.
 
+mod conversion;
 pub mod definition;
 mod embedded;
 mod field_path;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub(super) use formats::go_duration;
+pub use conversion::{Conversion, converted};
 pub use object::at_path;
 pub use rules::{Activation, Environment, Expression, Output, Rule};
 pub use structural::schema;

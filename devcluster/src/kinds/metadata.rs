@@ -142,7 +142,8 @@ pub fn check_labels(metadata: &Value, path: &Path<'_>, errors: &mut Vec<FieldErr
     }
 }
 
-fn check_annotations(metadata: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+/// Checks the annotations of `metadata`.
+pub fn check_annotations(metadata: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let mut size = 0;
     for (key, value) in entries(metadata, "annotations") {
         size += key.len() + value.as_str().map_or(0, str::len);

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use super::Key;
@@ -31,7 +32,11 @@ pub struct Version {
     added: OnceLock<Bytes>,
     modified: OnceLock<Bytes>,
     deleted: OnceLock<Bytes>,
+    derived: OnceLock<Derived>,
 }
+
+/// The object in other versions of its kind: the version, the revision of its definition, and the object.
+type Derived = Box<Mutex<Vec<(String, u64, Arc<Value>)>>>;
 
 /// One write: the object before it and after it.
 #[derive(Debug)]
@@ -83,7 +88,8 @@ impl Version {
         set_resource_version(&mut value, revision);
         let (added, modified, deleted) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let value = Arc::new(value);
-        Self { key, revision, created, value, event, added, modified, deleted }
+        let derived = OnceLock::new();
+        Self { key, revision, created, value, event, added, modified, deleted, derived }
     }
 
     /// Returns the key.
@@ -104,6 +110,21 @@ impl Version {
     /// Returns the object, with `metadata.resourceVersion` set.
     pub fn value(&self) -> &Value {
         &self.value
+    }
+
+    /// Returns the object in another version of its kind, if a reader has set it.
+    pub(crate) fn derived(&self, api_version: &str, defined_at: u64) -> Option<Arc<Value>> {
+        let known = self.derived.get()?.lock();
+        let same =
+            |(version, at, _): &&(String, u64, Arc<Value>)| version == api_version && *at == defined_at;
+        known.iter().find(same).map(|(_, _, value)| Arc::clone(value))
+    }
+
+    /// Sets the object in another version of its kind, which a definition of the revision `defined_at` has.
+    pub(crate) fn set_derived(&self, api_version: &str, defined_at: u64, value: Arc<Value>) {
+        let mut known = self.derived.get_or_init(Derived::default).lock();
+        known.retain(|(version, ..)| version != api_version);
+        known.push((api_version.to_owned(), defined_at, value));
     }
 
     /// Returns the object as [`value`](Self::value) does, for readers that outlive the version.

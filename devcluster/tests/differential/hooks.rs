@@ -169,6 +169,76 @@ async fn answer(
     Ok(response.body(Full::new(body.into())).expect("a response"))
 }
 
+/// Answers a conversion review: `spec.a` of `v1` and `spec.b` of all other versions are the same field. Its value
+/// says how a conversion goes wrong, unless the path names it.
+fn convert(review: &Value, always: Option<&str>) -> Value {
+    let request = &review["request"];
+    let mut answer = json!({
+        "apiVersion": review["apiVersion"],
+        "kind": review["kind"],
+        "response": {"uid": request["uid"], "result": {"status": "Success"}},
+    });
+    let mut converted = Vec::new();
+    let mut wrong = always.map(str::to_owned);
+    for object in request["objects"].as_array().into_iter().flatten() {
+        let mut object = object.clone();
+        let wanted = &request["desiredAPIVersion"];
+        let (from, to) = if wanted.as_str().is_some_and(|wanted| wanted.ends_with("/v1")) {
+            ("b", "a")
+        } else {
+            ("a", "b")
+        };
+        object["apiVersion"] = wanted.clone();
+        if let Some(spec) = object["spec"].as_object_mut()
+            && let Some(value) = spec.remove(from)
+        {
+            // Only conversions to the stored version go wrong, so that all others stay readable.
+            wrong = wrong.or(value.as_str().filter(|_| to == "a").map(str::to_owned));
+            spec.insert(to.to_owned(), value);
+        }
+        let metadata = &mut object["metadata"];
+        match wrong.as_deref() {
+            Some("name") => metadata["name"] = "other".into(),
+            Some("namespace") => metadata["namespace"] = "other".into(),
+            Some("uid") => metadata["uid"] = "other".into(),
+            Some("labels") => metadata["labels"] = json!({"from": "hook"}),
+            Some("annotations") => metadata["annotations"] = json!({"from": "hook"}),
+            Some("no-labels") => drop(metadata.as_object_mut().map(|metadata| metadata.remove("labels"))),
+            Some("bad-labels") => metadata["labels"] = json!({"a b": "c d"}),
+            Some("bad-annotations") => metadata["annotations"] = json!({"a b": "c"}),
+            Some("odd-labels") => metadata["labels"] = json!({"a": 5}),
+            Some("list-labels") => metadata["labels"] = json!([]),
+            Some("finalizers") => metadata["finalizers"] = json!(["example.com/hook"]),
+            Some("no-metadata") => drop(object.as_object_mut().map(|object| object.remove("metadata"))),
+            Some("odd-metadata") => *metadata = "metadata".into(),
+            Some("version") => object["apiVersion"] = "example.com/v9".into(),
+            Some("kind") => object["kind"] = "Other".into(),
+            Some("unknown") => object["spec"]["bogus"] = 1.into(),
+            Some("wrong-type") => object["spec"]["a"] = 1.into(),
+            _ => {}
+        }
+        converted.push(object);
+    }
+    match wrong.as_deref() {
+        Some("fewer") => drop(converted.pop()),
+        Some("more") => converted.push(json!({})),
+        _ => {}
+    }
+    answer["response"]["convertedObjects"] = converted.into();
+    match wrong.as_deref() {
+        Some("fail") => {
+            answer["response"]["result"] = json!({"status": "Failure", "message": "cannot convert"})
+        }
+        Some("silent") => answer["response"]["result"] = json!({"status": "Failure"}),
+        Some("no-result") => drop(answer["response"].as_object_mut().map(|of| of.remove("result"))),
+        Some("other-uid") => answer["response"]["uid"] = "other".into(),
+        Some("no-response") => answer["response"] = Value::Null,
+        Some("other-kind") => answer["kind"] = "AdmissionReview".into(),
+        _ => {}
+    }
+    answer
+}
+
 /// Replaces the administrator, who has different names on the two servers, and a generated name.
 fn anonymise(review: &mut Value) {
     if review["request"]["object"]["metadata"]["generateName"].is_string() {
@@ -279,6 +349,8 @@ async fn behave(words: &[&str], review: &Value) -> (u16, &'static str, String) {
         }),
         ["v1beta1"] => changed(whole(), &|answer| answer["apiVersion"] = "admission.k8s.io/v1beta1".into()),
         ["no-response"] => changed(whole(), &|answer| answer["response"] = Value::Null),
+        ["convert"] => (200, "application/json", convert(review, None).to_string()),
+        ["convert", wrong] => (200, "application/json", convert(review, Some(wrong)).to_string()),
         words => (404, "text/plain", format!("no behaviour {words:?}")),
     }
 }

@@ -56,6 +56,7 @@ const FILES: &[&str] = &[
     include_str!("scenarios/custom.txt"),
     include_str!("scenarios/admission.txt"),
     include_str!("scenarios/policies.txt"),
+    include_str!("scenarios/conversion.txt"),
     include_str!("scenarios/kinds.txt"),
     include_str!("scenarios/rights.txt"),
     include_str!("scenarios/networking.txt"),

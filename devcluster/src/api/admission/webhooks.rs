@@ -207,7 +207,11 @@ impl Api {
             let converted = self.convert_objects(served, std::slice::from_mut(patched)).await;
             converted.map_err(|status| status.message().to_owned())?;
         }
-        served.admit(patched).map(drop)
+        served.admit(patched)?;
+        if object::meta_value(patched, "managedFields").is_some_and(object::is_empty) {
+            object::remove_meta(patched, "managedFields");
+        }
+        Ok(())
     }
 
     /// Passes a write through the validating webhooks, all at once. Returns their warnings.

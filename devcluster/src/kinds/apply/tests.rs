@@ -20,6 +20,7 @@ fn with_resource<T>(test: impl FnOnce(&Resource<'_>) -> T) -> T {
         schema: &ANY,
         other_versions: &[],
         convert: None,
+        converter: None,
         empty: &json!({}),
         reset: &FieldSet::of(&[&["status"]]),
     })

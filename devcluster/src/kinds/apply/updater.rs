@@ -74,10 +74,7 @@ fn transfer(
             let position = if let Some(position) = position {
                 position
             } else {
-                let schema = resource.schema_for(&owner.api_version, new);
-                let schema = schema.map_err(|error| format!("failed to convert new object: {error}"))?;
-                let (old, new) = (resource.at(&owner.api_version, old), resource.at(&owner.api_version, new));
-                let comparison = Comparison::of(schema.unwrap_or(resource.schema), &old, &new);
+                let comparison = compare(resource, &owner.api_version, old, new)?;
                 versions.push((&owner.api_version, comparison.without(resource.reset)));
                 versions.len() - 1
             };
@@ -101,6 +98,28 @@ fn transfer(
         managers.owners.retain(|owner| !owner.fields.is_empty());
     }
     Ok(conflicts)
+}
+
+/// Compares two objects in another version.
+fn compare(
+    resource: &Resource<'_>,
+    api_version: &str,
+    old: &Value,
+    new: &Value,
+) -> Result<Comparison, String> {
+    let failed = |error: String| format!("failed to convert new object: {error}");
+    let schema = resource.schema_for(api_version, new).map_err(failed)?.unwrap_or(resource.schema);
+    let Some(converter) = resource.converter else {
+        let (old, new) = (resource.at(api_version, old), resource.at(api_version, new));
+        return Ok(Comparison::of(schema, &old, &new));
+    };
+    let convert = |object| {
+        let unknown = || failed("no conversion is known".to_owned());
+        converter.convert(object, api_version).ok_or_else(unknown)
+    };
+    // Both are asked for before the first missing one is an error.
+    let (old, new) = (convert(old), convert(new));
+    Ok(Comparison::of(schema, &old?, &new?))
 }
 
 /// Returns the entries after a plain write: changed fields belong only to the writer.
@@ -196,7 +215,9 @@ fn prune(
     managers: &Managers,
     last: &Owner,
 ) -> Result<(), String> {
-    if last.fields.is_empty() {
+    let same = |version: &str| version == resource.api_version;
+    // What another version applied before is not removed if only a webhook can say what it is here.
+    if last.fields.is_empty() || resource.converter.is_some() && !same(&last.api_version) {
         return Ok(());
     }
     let merged = resource.schema_for(&last.api_version, object);
@@ -210,6 +231,7 @@ fn prune(
     let mut versions: Vec<&str> = managers.owners.iter().map(|owner| owner.api_version.as_str()).collect();
     versions.sort_by_key(|version| (*version != last.api_version, *version));
     versions.dedup();
+    versions.retain(|version| resource.converter.is_none() || same(version));
     for version in versions {
         let merged = resource.schema_for(version, object).map_err(|error| {
             format!(

@@ -27,6 +27,7 @@ mod workloads;
 
 pub(in crate::kinds) use addresses::ip_error;
 pub use scheduling::SYSTEM_CLASSES;
+pub use admission::{client_errors, review_version_errors};
 pub use selectors::{is_empty as selects_all, matches as selects};
 pub use services::{FAMILY_POLICY, check_addresses};
 

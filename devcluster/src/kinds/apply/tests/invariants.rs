@@ -108,6 +108,7 @@ proptest! {
             kind: "Widget",
             api_version: "example.com/v1",
             schema: &schema,
+            converter: None,
             other_versions: &[],
             convert: None,
             empty: &json!({}),

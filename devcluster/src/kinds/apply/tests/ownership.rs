@@ -93,6 +93,7 @@ fn replay(sequence: &Value, schemas: &[(&str, &Schema)], empty: &Value) -> Resul
             kind: text(sequence, "kind"),
             api_version,
             schema: schemas.iter().find(|(version, _)| *version == api_version).unwrap().1,
+            converter: None,
             other_versions: &others,
             convert: None,
             empty,

@@ -156,6 +156,20 @@ fn check_resources(checks: &mut Checks, path: &str, resources: &Value) {
     }
 }
 
+/// Returns the errors of a webhook's `clientConfig`.
+pub fn client_errors(path: &str, client: &Value) -> Vec<FieldError> {
+    let mut checks = Checks::default();
+    check_client(&mut checks, path, client);
+    checks.errors
+}
+
+/// Returns the errors of the versions of reviews that a webhook accepts, of which there is at least one.
+pub fn review_version_errors(path: &str, versions: &Value) -> Vec<FieldError> {
+    let mut checks = Checks::default();
+    check_review_versions(&mut checks, path, versions);
+    checks.errors
+}
+
 fn check_client(checks: &mut Checks, path: &str, client: &Value) {
     let (url, service) = (&client["url"], &client["service"]);
     if url.is_null() == service.is_null() {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::schema;
+use crate::kinds::builtin::validation;
 use crate::kinds::custom::{field_path, list, text};
 use crate::kinds::errors::{FieldError, Reason, quoted};
 use crate::kinds::names;
@@ -301,20 +302,13 @@ fn check_conversion(spec: &Value, errors: &mut Vec<FieldError>) {
             let target = format!("{path}.webhookClientConfig");
             match client {
                 None => errors.push(FieldError::required(target, "required when strategy is set to Webhook")),
-                Some(client) if client.get("url").is_some() == client.get("service").is_some() => {
-                    errors.push(FieldError::required(target, "exactly one of url or service is required"));
-                }
-                Some(_) => {}
+                Some(client) => errors.extend(validation::client_errors(&target, client)),
             }
+            let target = format!("{path}.conversionReviewVersions");
             if versions.is_empty() {
-                errors.push(FieldError::required(format!("{path}.conversionReviewVersions"), ""));
-            } else if !versions.iter().any(|version| matches!(*version, "v1" | "v1beta1")) {
-                let detail = "must include at least one of v1, v1beta1";
-                errors.push(FieldError::invalid(
-                    format!("{path}.conversionReviewVersions"),
-                    &versions.into(),
-                    detail,
-                ));
+                errors.push(FieldError::required(target, ""));
+            } else {
+                errors.extend(validation::review_version_errors(&target, &versions.into()));
             }
             return;
         }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::evaluate::{error_text, message};
 use super::place::Places;
-use super::types::{BOOL, Checker, Declared, INT, STRING};
+use super::types::{AUTHORIZER, BOOL, Checker, Declared, INT, STRING};
 use super::value::{FUNCTIONS, plain};
 
 /// A compiled expression.
@@ -65,7 +65,7 @@ impl Environment {
             types.insert("params".to_owned(), vec![Declared::Dyn]);
         }
         if authorizer {
-            types.insert("authorizer".to_owned(), vec![Declared::Dyn]);
+            types.insert("authorizer".to_owned(), vec![AUTHORIZER]);
         }
         Self { types, composed: None }
     }

@@ -39,6 +39,8 @@ pub(in crate::kinds::custom) enum Declared {
 pub(super) const BOOL: Declared = Declared::Plain("bool");
 pub(super) const INT: Declared = Declared::Plain("int");
 pub(super) const STRING: Declared = Declared::Plain("string");
+/// What the authorizer and its checks are. The library cannot run them, so they all have one type.
+pub(super) const AUTHORIZER: Declared = Declared::Plain("kubernetes.authorization.Authorizer");
 
 impl Declared {
     /// Returns the type of a schema; `None` if rules cannot access the value. `root` is set for whole
@@ -209,6 +211,7 @@ impl Checker<'_> {
     fn member(&mut self, of: &Declared, field: &str, anchor: &Anchor<'_>) -> Declared {
         match of {
             Declared::Dyn => Declared::Dyn,
+            of if *of == AUTHORIZER => AUTHORIZER,
             Declared::Map(value) => Declared::clone(value),
             Declared::Optional(of) => Declared::Optional(Arc::new(self.member(of, field, anchor))),
             Declared::Object(fields) => {
@@ -239,6 +242,13 @@ impl Checker<'_> {
         let anchor = Anchor::Call(name);
         self.places.pass(&anchor);
         let arguments: Vec<_> = call.args.iter().map(|argument| self.infer(argument)).collect();
+        if target == Some(AUTHORIZER) {
+            return match name {
+                "allowed" | "errored" => BOOL,
+                "error" | "reason" => STRING,
+                _ => AUTHORIZER,
+            };
+        }
         if let (Some(Declared::Optional(of)), "value" | "orValue") = (&target, name) {
             return Declared::clone(of);
         }
