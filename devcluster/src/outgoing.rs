@@ -53,5 +53,6 @@ async fn exchange(server: &Server, _authority: &str, _path: &str, _body: Vec<u8>
     Err(format!("dial tcp {}:{}: connect: network is unreachable", server.host, server.port))
 }
 
-#[cfg(all(test, feature = "http"))]
+#[cfg(feature = "http")]
+#[cfg(test)]
 pub(crate) mod tests;

@@ -123,7 +123,7 @@ impl Api {
             let ready =
                 |endpoint: &&Value| endpoint.pointer("/conditions/ready") != Some(&Value::Bool(false));
             let addresses = items(slice, "endpoints").filter(ready).flat_map(|of| items(of, "addresses"));
-            Some((addresses.filter_map(loopback).next()?, port_of(slice, port_name)?))
+            Some((addresses.into_iter().find_map(loopback)?, port_of(slice, port_name)?))
         });
         let endpoints = GroupResource::new("", "endpoints");
         let endpoints = self.shared.store.get(&endpoints, &Key::new(namespace, name));

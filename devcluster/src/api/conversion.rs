@@ -119,7 +119,9 @@ impl Api {
     /// Converts objects of any version to a version.
     pub(super) async fn convert_objects(&self, served: &Served, objects: &mut [Value]) -> Result<(), Status> {
         if !served.converts() {
-            objects.iter_mut().for_each(|object| served.rename(object));
+            for object in objects {
+                served.rename(object);
+            }
             return Ok(());
         }
         let other = |value: &&mut Value| object::text(value, "apiVersion") != served.api_version();
@@ -168,7 +170,9 @@ impl Api {
             }
         })?;
         let mut converted = custom::converted(&review, answer).map_err(Status::unclassified)?;
-        converted.iter_mut().for_each(|value| served.rename(value));
+        for value in &mut converted {
+            served.rename(value);
+        }
         Ok(converted)
     }
 }

@@ -245,15 +245,13 @@ impl Served {
 
     /// Converts an object of another version to this one, without the defaults of any version.
     pub(super) fn rename(&self, value: &mut Value) {
-        match &self.custom {
-            Some(custom) => custom.version.rename(value),
-            None => {
-                if self.kind.kind == "Event" {
-                    events::convert(value, &self.kind.group);
-                }
-                object::set_text(value, "apiVersion", &self.api_version);
-            }
+        if let Some(custom) = &self.custom {
+            return custom.version.rename(value);
         }
+        if self.kind.kind == "Event" {
+            events::convert(value, &self.kind.group);
+        }
+        object::set_text(value, "apiVersion", &self.api_version);
     }
 
     /// Converts an object of this version to the storage version.

@@ -84,9 +84,9 @@ impl Api {
     /// before it is made again.
     async fn make(&self, call: &mut Call, make: &mut Make<'_>, old: &Value) -> Result<Value, Status> {
         loop {
-            let made = make(call, Some(old));
+            let object = make(call, Some(old));
             if !self.convert_missing(call).await? {
-                return made;
+                return object;
             }
         }
     }

@@ -223,9 +223,10 @@ impl Watch {
     async fn convert(&mut self) {
         let Some(converter) = &self.converter else { return };
         let of = |change: &Arc<Change>| {
-            [change.previous(), change.current(), change.departed()].map(|of| of.cloned())
+            let all = [change.previous(), change.current(), change.departed()];
+            all.into_iter().flatten().map(Arc::clone).collect::<Vec<_>>()
         };
-        let versions = self.unconverted.iter().flat_map(of).flatten();
+        let versions = self.unconverted.iter().flat_map(of);
         match converter(versions.collect()).await {
             Ok(()) => {
                 let changes = std::mem::take(&mut self.unconverted);

@@ -1,6 +1,7 @@
 //! A webhook server, for tests here and of the API, and tests of requests to it.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -8,9 +9,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use serde_json::Value;
-use std::sync::Arc;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
@@ -21,11 +21,11 @@ pub(crate) struct TestServer {
     pub(crate) port: u16,
     /// The certificate of its authority in PEM.
     pub(crate) authority: String,
-    task: JoinHandle<()>,
+    _tasks: JoinSet<()>,
 }
 
 impl TestServer {
-    pub(crate) async fn start(answer: impl Fn(&str, Value) -> Value + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static) -> Self {
         let authority = Authority::generate().unwrap();
         let (certificate, key) = authority.sign_server(&["127.0.0.1"]).unwrap();
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());
@@ -39,7 +39,9 @@ impl TestServer {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let answer = Arc::new(answer);
-        let task = tokio::spawn(async move {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 let Ok(stream) = acceptor.accept(stream).await else { continue };
                 let answer = Arc::clone(&answer);
@@ -48,27 +50,21 @@ impl TestServer {
                     async move {
                         let path = request.uri().path().to_owned();
                         let body = request.into_body().collect().await.unwrap().to_bytes();
-                        let review = serde_json::from_slice(&body).unwrap_or_default();
-                        let body = Bytes::from(answer(&path, review).to_string());
+                        let review: Value = serde_json::from_slice(&body).unwrap_or_default();
+                        let body = Bytes::from(answer(&path, &review).to_string());
                         Ok::<_, Infallible>(http::Response::new(Full::new(body)))
                     }
                 });
                 let connection = hyper::server::conn::http1::Builder::new();
-                tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
+                connections.spawn(connection.serve_connection(TokioIo::new(stream), service));
             }
         });
-        Self { port, authority: authority.certificate.pem(), task }
+        Self { port, authority: authority.certificate.pem(), _tasks: tasks }
     }
 
     fn server(&self, authorities: &str) -> Server {
         let host = "127.0.0.1".to_owned();
         Server { name: host.clone(), host, port: self.port, authorities: authorities.as_bytes().to_vec() }
-    }
-}
-
-impl Drop for TestServer {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -85,7 +81,7 @@ async fn a_review_is_posted_and_its_answer_is_read() {
 
 #[tokio::test]
 async fn a_server_of_another_authority_is_refused() {
-    let server = TestServer::start(|_, review| review).await;
+    let server = TestServer::start(|_, review| review.clone()).await;
     for authorities in [Authority::generate().unwrap().certificate.pem(), String::new()] {
         let answer = post(&server.server(&authorities), "127.0.0.1", "/", Vec::new(), LONG).await;
         let text = "tls: failed to verify certificate: x509: certificate signed by unknown authority";

@@ -20,7 +20,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 /// The names in the certificate.
@@ -36,7 +36,7 @@ pub(crate) struct Hooks {
     other: String,
     /// The reviews so far, with the paths to which they were sent.
     reviews: Arc<Mutex<Vec<(String, Value)>>>,
-    server: JoinHandle<()>,
+    _server: JoinSet<()>,
 }
 
 /// An authority and the certificate that it signed for [`NAMES`].
@@ -84,10 +84,12 @@ impl Hooks {
         let port = listener.local_addr().expect("an address").port();
         let reviews = Arc::<Mutex<Vec<(String, Value)>>>::default();
         let (acceptor, received) = (identity.acceptor.clone(), Arc::clone(&reviews));
-        let server = tokio::spawn(async move {
+        let mut server = JoinSet::new();
+        server.spawn(async move {
+            let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 let (acceptor, received) = (acceptor.clone(), Arc::clone(&received));
-                tokio::spawn(async move {
+                connections.spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else { return };
                     let service = service_fn(|request| answer(request, &received));
                     let connection = hyper::server::conn::http1::Builder::new()
@@ -97,7 +99,7 @@ impl Hooks {
             }
         });
         let (authority, other) = (identity.authority.clone(), identity.other.clone());
-        Arc::new(Self { port, authority, other, reviews, server })
+        Arc::new(Self { port, authority, other, reviews, _server: server })
     }
 
     /// Returns the value of a variable of scenarios.
@@ -124,7 +126,7 @@ impl Hooks {
     }
 
     /// Returns a transcript with a fixed number in place of the port.
-    pub(crate) fn without_port(&self, transcript: Value) -> Value {
+    pub(crate) fn without_port(&self, transcript: &Value) -> Value {
         let port = regex::Regex::new(&format!(r"\b{}\b", self.port)).expect("a pattern");
         let text = transcript.to_string();
         serde_json::from_str(&port.replace_all(&text, "4443")).expect("JSON")
@@ -141,12 +143,6 @@ impl Hooks {
             !path.starts_with(&prefix)
         });
         Value::Array(taken)
-    }
-}
-
-impl Drop for Hooks {
-    fn drop(&mut self) {
-        self.server.abort();
     }
 }
 
@@ -227,7 +223,7 @@ fn convert(review: &Value, always: Option<&str>) -> Value {
     answer["response"]["convertedObjects"] = converted.into();
     match wrong.as_deref() {
         Some("fail") => {
-            answer["response"]["result"] = json!({"status": "Failure", "message": "cannot convert"})
+            answer["response"]["result"] = json!({"status": "Failure", "message": "cannot convert"});
         }
         Some("silent") => answer["response"]["result"] = json!({"status": "Failure"}),
         Some("no-result") => drop(answer["response"].as_object_mut().map(|of| of.remove("result"))),

@@ -72,7 +72,7 @@ impl Side {
         for (name, events) in &self.watches {
             self.answers.insert(format!("watch {name}"), Value::Array(events.lock().clone()));
         }
-        self.hooks.without_port(Value::Object(self.answers))
+        self.hooks.without_port(&Value::Object(self.answers))
     }
 
     async fn step(&mut self, step: &Step) -> Value {

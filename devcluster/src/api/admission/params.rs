@@ -30,15 +30,12 @@ impl ParamKind {
         let (api_version, name) = (object::text(kind, "apiVersion"), object::text(kind, "kind"));
         let registry = api.registry();
         let served = registry.all().find(|of| of.kind.kind == name && of.api_version() == api_version);
-        match served {
-            Some(served) => Ok(Some(Self { served: Arc::clone(served) })),
-            None => {
-                let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-                Err(format!(
-                    "failed to find resource referenced by paramKind: '{group}/{version}, Kind={name}'"
-                ))
-            }
+        if let Some(served) = served {
+            return Ok(Some(Self { served: Arc::clone(served) }));
         }
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let wanted = format!("{group}/{version}, Kind={name}");
+        Err(format!("failed to find resource referenced by paramKind: '{wanted}'"))
     }
 }
 

@@ -168,7 +168,7 @@ impl Api {
         let Some(patch) = &decision.patch else { return Ok(false) };
         let undecodable =
             |error: String| Refusal::Call(format!("received undecodable patch in webhook response: {error}"));
-        let patch = json::decode(patch).map_err(|error| undecodable(error.to_string()))?.value;
+        let patch = json::decode(patch).map_err(undecodable)?.value;
         let Some(operations) = patch.as_array() else {
             let found = crate::kinds::go::json_type(&patch);
             let why = format!("json: cannot unmarshal {found} into Go value of type jsonpatch.Patch");

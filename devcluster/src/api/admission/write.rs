@@ -175,11 +175,11 @@ impl Write<'_> {
         };
         let [group, version, resource] = &form.resource;
         let names = &rule["resourceNames"];
-        let named = names
+        let is_named = names
             .as_array()
             .is_none_or(|names| names.is_empty() || names.iter().any(|name| name == self.name()));
         in_scope
-            && named
+            && is_named
             && has("operations", self.operation.as_str())
             && has("apiGroups", group)
             && has("apiVersions", version)

@@ -27,17 +27,17 @@ fn webhook(hook: &TestServer, path: &str) -> Value {
     })
 }
 
-fn configuration(webhook: Value) -> Value {
+fn configuration(webhook: &Value) -> Value {
     json!({"metadata": {"name": "hooks"}, "webhooks": [webhook]})
 }
 
 /// Returns an answer to a review: a denial, or a patch that adds data.
-fn answer(path: &str, review: Value) -> Value {
+fn answer(path: &str, review: &Value) -> Value {
     let mut response = json!({"uid": review["request"]["uid"], "allowed": path != "/deny"});
     if path == "/patch" {
-        let patch = json!([{"op": "add", "path": "/data/added", "value": "yes"}]).to_string();
+        let operations = json!([{"op": "add", "path": "/data/added", "value": "yes"}]).to_string();
         response["patchType"] = "JSONPatch".into();
-        response["patch"] = STANDARD.encode(patch).into();
+        response["patch"] = STANDARD.encode(operations).into();
     }
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
 }
@@ -60,7 +60,9 @@ async fn create_map(server: &Server, name: &str) -> Result<Response, Status> {
 #[tokio::test]
 async fn a_mutating_webhook_changes_the_object() {
     let (server, hook) = (Server::start().await, TestServer::start(answer).await);
-    server.create(registered("mutatingwebhookconfigurations"), configuration(webhook(&hook, "/patch"))).await;
+    server
+        .create(registered("mutatingwebhookconfigurations"), configuration(&webhook(&hook, "/patch")))
+        .await;
     let created = server.create(maps(), map("a")).await;
     assert_eq!(created["data"], json!({"k": "v", "added": "yes"}));
 }
@@ -69,7 +71,7 @@ async fn a_mutating_webhook_changes_the_object() {
 async fn a_validating_webhook_refuses_a_write_until_it_is_deleted() {
     let (server, hook) = (Server::start().await, TestServer::start(answer).await);
     let configurations = registered("validatingwebhookconfigurations");
-    server.create(configurations.clone(), configuration(webhook(&hook, "/deny"))).await;
+    server.create(configurations.clone(), configuration(&webhook(&hook, "/deny"))).await;
     let status = create_map(&server, "a").await.unwrap_err();
     let text = "admission webhook \"a.example.com\" denied the request without explanation";
     assert_eq!((status.code(), status.message()), (400, text));
@@ -88,13 +90,13 @@ async fn the_failure_policy_decides_about_a_webhook_that_is_not_reachable() {
         "clientConfig": {"service": {"namespace": "default", "name": "none"}},
     });
     let configurations = registered("validatingwebhookconfigurations");
-    server.create(configurations.clone(), configuration(lost.clone())).await;
+    server.create(configurations.clone(), configuration(&lost)).await;
     let status = create_map(&server, "a").await.unwrap_err();
     let text = "Internal error occurred: failed calling webhook \"a.example.com\": failed to call webhook: Post \
                 \"https://none.default.svc:443/?timeout=10s\": service \"none\" not found";
     assert_eq!((status.code(), status.message()), (500, text));
     lost["failurePolicy"] = "Ignore".into();
-    let mut ignored = configuration(lost);
+    let mut ignored = configuration(&lost);
     ignored["metadata"]["resourceVersion"] =
         server.get(configurations.clone().name("hooks")).await["metadata"]["resourceVersion"].clone();
     server.update(configurations.name("hooks"), ignored).await.unwrap();
@@ -122,7 +124,7 @@ async fn a_service_is_found_by_its_endpoints_on_loopback() {
         "service": {"namespace": "default", "name": "hook", "path": "/deny"},
         "caBundle": STANDARD.encode(&hook.authority),
     });
-    server.create(registered("validatingwebhookconfigurations"), configuration(webhook)).await;
+    server.create(registered("validatingwebhookconfigurations"), configuration(&webhook)).await;
     let status = create_map(&server, "a").await.unwrap_err();
     // The server was reached: its certificate lacks the name of the Service.
     assert!(status.message().contains("not hook.default.svc"), "{status}");
@@ -147,12 +149,11 @@ async fn a_policy_refuses_or_warns_once_it_is_bound() {
 #[tokio::test]
 async fn a_policy_that_asks_the_authorizer_fails_by_its_failure_policy() {
     let server = Server::start().await;
-    let mut asking = policy("authorizer.group('').resource('pods').check('get').allowed()");
-    server.create(registered("validatingadmissionpolicies"), asking.clone()).await;
+    let asking = policy("authorizer.group('').resource('pods').check('get').allowed()");
+    server.create(registered("validatingadmissionpolicies"), asking).await;
     server.create(registered("validatingadmissionpolicybindings"), binding(&["Deny"])).await;
     let status = create_map(&server, "a").await.unwrap_err();
     assert!(status.message().contains("resulted in error"), "{status}");
-    asking["spec"]["failurePolicy"] = "Ignore".into();
     let patch = json!({"spec": {"failurePolicy": "Ignore"}});
     server.merge(registered("validatingadmissionpolicies").name("rule"), patch).await.unwrap();
     create_map(&server, "a").await.unwrap();
@@ -163,7 +164,7 @@ async fn a_list_is_converted_in_one_call_that_is_not_repeated() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
-    let convert = move |_: &str, review: Value| {
+    let convert = move |_: &str, review: &Value| {
         counted.fetch_add(1, Ordering::Relaxed);
         let request = &review["request"];
         let mut objects = request["objects"].clone();

@@ -190,7 +190,9 @@ fn check_entries(field: &str, entries: &Map<String, Value>, old: Option<&Value>)
     } else {
         metadata::check_annotations(&of, &path, &mut errors);
         // The real server writes the field without its last letter.
-        errors.iter_mut().for_each(|error| error.path = error.path.replace("annotations", "annotation"));
+        for error in &mut errors {
+            error.path = error.path.replace("annotations", "annotation");
+        }
     }
     match errors.iter().map(ToString::to_string).collect::<Vec<_>>().as_slice() {
         [] => Ok(()),
