@@ -104,8 +104,8 @@ impl Api {
         Ok(())
     }
 
-    /// Passes a write through what may refuse it after validation: the hooks, the policies, then the validating
-    /// webhooks.
+    /// Passes a write through what may refuse it after validation: the hooks, the policies, then the
+    /// validating webhooks.
     pub(super) async fn validate(
         &self,
         call: &mut Call,

@@ -81,8 +81,8 @@ impl Api {
         Ok(value)
     }
 
-    /// Returns the storage version of a resource with a conversion webhook, unless it is this version; `None` for
-    /// all other resources.
+    /// Returns the storage version of a resource with a conversion webhook, unless it is this version; `None`
+    /// for all other resources.
     pub(super) fn storage_version(&self, served: &Served) -> Option<Arc<Served>> {
         served.custom.as_ref()?.conversion.as_ref()?;
         let registry = self.registry();

@@ -83,7 +83,7 @@ impl Api {
 
 impl Call {
     /// Returns the new and the old object as plugins see them: of a `scale` endpoint their Scales, else the
-    /// objects themselves. Only before validation do Scales have owners. Null stands for a missing old object.
+    /// objects themselves. Scales have owners only before validation. Null stands for a missing old object.
     pub(super) fn shown<'a>(
         &'a self,
         object: &'a Value,

@@ -203,8 +203,8 @@ impl Served {
         act(&resource, &Writer { manager: author.manager, subresource, now: author.now })
     }
 
-    /// Returns a stored object in this version; shares the stored encoding if no conversion is needed. Objects
-    /// that a webhook converts must be prepared before.
+    /// Returns a stored object in this version; shares the stored encoding if no conversion is needed.
+    /// Objects that a webhook converts must be prepared before.
     pub(super) fn view(&self, version: &Arc<Version>) -> Object {
         let stored_as = object::text(version.value(), "apiVersion");
         let current = self.custom.as_ref().is_none_or(|custom| version.revision() > custom.defined_at);
@@ -219,7 +219,13 @@ impl Served {
             return Object::Made(converted);
         }
         let mut value = version.value().clone();
-        self.convert(&mut value);
+        match &self.custom {
+            // The schema of another storage version would remove what only this version has.
+            Some(custom) if self.converts() && stored_as == self.api_version => {
+                custom.version.convert(&mut value);
+            }
+            _ => self.convert(&mut value),
+        }
         self.settle(&mut value);
         Object::Made(Arc::new(value))
     }

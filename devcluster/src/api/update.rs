@@ -80,8 +80,8 @@ impl Api {
         }
     }
 
-    /// Returns the new object. The owners of its fields may need objects in other versions, which are converted
-    /// before it is made again.
+    /// Returns the new object. The owners of its fields may need objects in other versions, which are
+    /// converted before it is made again.
     async fn make(&self, call: &mut Call, make: &mut Make<'_>, old: &Value) -> Result<Value, Status> {
         loop {
             let object = make(call, Some(old));

@@ -203,8 +203,8 @@ impl Watch {
         }
     }
 
-    /// Returns the events of all changes so far without waiting, possibly none. The changes of resources with a
-    /// conversion webhook are left to [`next`](Self::next).
+    /// Returns the events of all changes so far without waiting, possibly none. The changes of resources with
+    /// a conversion webhook are left to [`next`](Self::next).
     pub fn ready(&mut self) -> Vec<WatchEvent> {
         while let Some(Ok(changes)) = self.watcher.as_mut().map(Watcher::ready)
             && !changes.is_empty()

@@ -165,8 +165,8 @@ async fn answer(
     Ok(response.body(Full::new(body.into())).expect("a response"))
 }
 
-/// Answers a conversion review: `spec.a` of `v1` and `spec.b` of all other versions are the same field. Its value
-/// says how a conversion goes wrong, unless the path names it.
+/// Answers a conversion review: `spec.a` of `v1` and `spec.b` of all other versions are the same field. Its
+/// value says how a conversion goes wrong, unless the path names it.
 fn convert(review: &Value, always: Option<&str>) -> Value {
     let request = &review["request"];
     let mut answer = json!({

@@ -1,4 +1,5 @@
-//! Validating admission policies: expressions that a write must fulfil, with the bindings that put them to use.
+//! Validating admission policies: expressions that a write must fulfil, with the bindings that put them to
+//! use.
 
 use std::sync::Arc;
 

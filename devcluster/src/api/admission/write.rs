@@ -194,9 +194,6 @@ impl Write<'_> {
     /// objects.
     pub(super) fn request(&self, form: &Form) -> Map<String, Value> {
         let own = self.form();
-        let kind =
-            |[group, version, kind]: &[String; 3]| json!({"group": group, "version": version, "kind": kind});
-        let resource = |[group, version, resource]: &[String; 3]| json!({"group": group, "version": version, "resource": resource});
         let user = &self.call.user;
         let mut info = Map::new();
         let mut extra = Map::new();
@@ -212,10 +209,10 @@ impl Write<'_> {
             info.insert("extra".to_owned(), extra.into());
         }
         let mut request = Map::new();
-        request.insert("kind".to_owned(), kind(&form.kind));
-        request.insert("resource".to_owned(), resource(&form.resource));
-        request.insert("requestKind".to_owned(), kind(&own.kind));
-        request.insert("requestResource".to_owned(), resource(&own.resource));
+        request.insert("kind".to_owned(), qualified("kind", &form.kind));
+        request.insert("resource".to_owned(), qualified("resource", &form.resource));
+        request.insert("requestKind".to_owned(), qualified("kind", &own.kind));
+        request.insert("requestResource".to_owned(), qualified("resource", &own.resource));
         put_text(&mut request, "subResource", &self.call.target.subresource);
         put_text(&mut request, "requestSubResource", &self.call.target.subresource);
         put_text(&mut request, "name", self.name());
@@ -258,8 +255,8 @@ impl Write<'_> {
 // === impl Api ===
 
 impl Api {
-    /// Returns the form in which a policy or binding sees a write; `None` if it does not. Without rules it sees
-    /// every write that its selectors match.
+    /// Returns the form in which a policy or binding sees a write; `None` if it does not. Without rules it
+    /// sees every write that its selectors match.
     pub(super) fn constrained(
         &self,
         write: &Write<'_>,
@@ -308,6 +305,11 @@ impl Form {
 
 fn matches(selector: &Value, labels: &Value) -> bool {
     selects(selector, labels).unwrap_or(false)
+}
+
+/// Returns a kind or resource with its group and version.
+fn qualified(field: &str, [group, version, name]: &[String; 3]) -> Value {
+    json!({"group": group, "version": version, field: name})
 }
 
 fn put_text(map: &mut Map<String, Value>, field: &str, text: &str) {
