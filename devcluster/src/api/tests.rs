@@ -1,8 +1,8 @@
 //! Tests of the API without HTTP.
 
-mod classes;
 #[cfg(feature = "http")]
 mod admission;
+mod classes;
 mod creation;
 mod custom;
 mod deletion;

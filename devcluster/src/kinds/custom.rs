@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub(super) use formats::go_duration;
 pub use conversion::{Conversion, converted};
+pub(super) use formats::go_duration;
 pub use object::at_path;
 pub use rules::{Activation, Environment, Expression, Output, Rule};
 pub use structural::schema;

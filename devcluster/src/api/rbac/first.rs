@@ -53,7 +53,7 @@ fn objects(
     // The kind of the object itself is the first in its line.
     let has_kind =
         |line: &&str| line.split("\"kind\":\"").nth(1).and_then(|rest| rest.split('"').next()) == Some(kind);
-    let author = Author { manager: "kube-apiserver", subresource: "", now };
+    let author = Author { manager: "kube-apiserver", subresource: "", now, conversions: None };
     let mut objects = Vec::new();
     for line in POLICY.lines().filter(has_kind) {
         let Ok(mut value) = serde_json::from_str::<Value>(line) else { continue };

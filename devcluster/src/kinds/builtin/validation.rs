@@ -9,8 +9,8 @@ use crate::kinds::kind::Kind;
 use crate::kinds::names::{self, NameRule};
 
 mod addresses;
-mod autoscaling;
 mod admission;
+mod autoscaling;
 mod batch;
 mod data;
 mod discovery;
@@ -26,8 +26,8 @@ mod storage;
 mod workloads;
 
 pub(in crate::kinds) use addresses::ip_error;
-pub use scheduling::SYSTEM_CLASSES;
 pub use admission::{client_errors, review_version_errors};
+pub use scheduling::SYSTEM_CLASSES;
 pub use selectors::{is_empty as selects_all, matches as selects};
 pub use services::{FAMILY_POLICY, check_addresses};
 
