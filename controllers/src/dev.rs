@@ -143,7 +143,7 @@ async fn run_all(
     let steps = Steps::begin();
     let cluster = match kubeconfig {
         Some(_) => None,
-        None => Some(interruptible(start_cluster(server, &steps)).await?),
+        None => Some(interruptible(Box::pin(start_cluster(server, &steps))).await?),
     };
     let path = cluster.as_ref().map(DevCluster::kubeconfig_path).or(kubeconfig).context("no kubeconfig")?;
     let result = run_on(&steps, options, loaded, path, cluster.as_ref()).await;

@@ -49,8 +49,14 @@ pub(crate) async fn post(
 
 /// Without the feature `http` no server is reachable.
 #[cfg(not(feature = "http"))]
-async fn exchange(server: &Server, _authority: &str, _path: &str, _body: Vec<u8>) -> Result<Answer, String> {
-    Err(format!("dial tcp {}:{}: connect: network is unreachable", server.host, server.port))
+fn exchange(
+    server: &Server,
+    _authority: &str,
+    _path: &str,
+    _body: Vec<u8>,
+) -> std::future::Ready<Result<Answer, String>> {
+    let why = format!("dial tcp {}:{}: connect: network is unreachable", server.host, server.port);
+    std::future::ready(Err(why))
 }
 
 #[cfg(feature = "http")]

@@ -32,7 +32,7 @@ impl Api {
         wipe(&mut object);
         call.place(&mut object)?;
         call.warnings.extend(object::deduplicate_owners(&mut object));
-        refuse_revision(&object)?;
+        call.refuse_revision(&object)?;
         let object = call.served.own(None, object, &call.author(self.now()));
         object::meta(&object, "name").clone_into(&mut call.target.name);
         let created = self.insert(call, object).await?;
@@ -45,7 +45,7 @@ impl Api {
         self.check_grant(call, None, &object)?;
         call.place(&mut object)?;
         if call.verb == Verb::Create {
-            refuse_revision(&object)?;
+            call.refuse_revision(&object)?;
         }
         call.warnings.extend(object::deduplicate_owners(&mut object));
         let served = Arc::clone(&call.served);
@@ -130,12 +130,17 @@ impl Api {
     }
 }
 
-/// Refuses a new object with a resourceVersion, from the client or from a webhook.
-fn refuse_revision(object: &Value) -> Result<(), Status> {
-    if object::meta(object, "resourceVersion").is_empty() {
-        return Ok(());
+// === impl Call ===
+
+impl Call {
+    /// Refuses a new object with a resourceVersion, from the client or from a webhook. The real server looks at it
+    /// when it stores the object.
+    fn refuse_revision(&self, object: &Value) -> Result<(), Status> {
+        if self.options.dry_run || object::meta(object, "resourceVersion").is_empty() {
+            return Ok(());
+        }
+        Err(Status::unclassified("resourceVersion should not be set on objects to be created"))
     }
-    Err(Status::unclassified("resourceVersion should not be set on objects to be created"))
 }
 
 /// Removes the metadata fields that only the server sets.
