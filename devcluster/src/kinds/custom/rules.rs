@@ -23,6 +23,8 @@ use crate::kinds::errors::Reason;
 const MAX_OPEN: usize = 96;
 /// The largest share of brackets and negations in an expression. Above it, the parser takes far too long.
 const MAX_NOISE: f64 = 0.6;
+/// Most syntax errors of one expression that are reported.
+const MAX_SYNTAX_ERRORS: usize = 100;
 
 /// One CEL rule.
 #[derive(Debug)]
@@ -116,14 +118,17 @@ pub(super) fn parse(text: &str) -> Result<IdedExpr, String> {
     Parser::default().enable_optional_syntax(true).parse(text).map_err(|errors| syntax_errors(text, &errors))
 }
 
-/// Formats syntax errors in the form of Go's CEL.
+/// Formats syntax errors in the form of Go's CEL, which gives up after a hundred.
 fn syntax_errors(text: &str, errors: &kube_cel::cel::ParseErrors) -> String {
-    let lines = errors.errors.iter().map(|error| {
+    let mut errors: Vec<_> = errors.errors.iter().collect();
+    errors.sort_by_key(|error| error.pos);
+    let lines = errors.iter().take(MAX_SYNTAX_ERRORS).map(|error| {
         let column = usize::try_from(error.pos.1).unwrap_or(0);
         let message = error.msg.strip_prefix("Syntax error: ").unwrap_or(&error.msg);
         located(text, usize::try_from(error.pos.0).unwrap_or(1), column, &format!("Syntax error: {message}"))
     });
-    lines.collect::<Vec<_>>().join("\n")
+    let more = (errors.len() > MAX_SYNTAX_ERRORS).then(|| "1 more errors were truncated".to_owned());
+    lines.chain(more).collect::<Vec<_>>().join("\n")
 }
 
 /// Formats an error at a position in an expression. Lines and columns start at 1.
