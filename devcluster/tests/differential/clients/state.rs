@@ -115,6 +115,7 @@ pub(crate) fn comparable(mut objects: Objects) -> Value {
         fields.remove("resourceVersion");
         if let Some(Value::Object(annotations)) = fields.get_mut("annotations") {
             annotations.remove("deployment.kubernetes.io/revision");
+            annotations.remove("deployment.kubernetes.io/revision-history");
         }
         if fields.contains_key("ownerReferences") {
             // A controller may take several changes as one.
