@@ -56,7 +56,9 @@ impl Api {
         }
         object::set_meta(&mut object, "creationTimestamp", object::time(self.now()));
         object::set_meta(&mut object, "uid", self.random(object::uid));
-        object::remove_meta(&mut object, "resourceVersion");
+        if !(call.options.dry_run && call.verb == Verb::Create) {
+            object::remove_meta(&mut object, "resourceVersion");
+        }
         prepare(&served, &mut object);
         let base = object::meta(&object, "generateName").to_owned();
         let generates = object::meta(&object, "name").is_empty() && !base.is_empty();

@@ -44,7 +44,9 @@ pub(crate) fn output(output: &Output) -> String {
         }
     }
     lines.extend(
-        String::from_utf8_lossy(&output.stderr).lines().map(|line| format!("error: {}", marked(line))),
+        String::from_utf8_lossy(&output.stderr)
+            .lines()
+            .map(|line| format!("error: {}", marked(line)).trim_end().to_owned()),
     );
     lines.join("\n")
 }
