@@ -114,8 +114,8 @@ impl fmt::Debug for ApiOptions {
 // === impl Api ===
 
 impl Api {
-    /// Returns a server with the objects of every new cluster: its namespaces, the Service `kubernetes`, and the
-    /// roles and bindings of Kubernetes. Waits only for the admission hooks of the options.
+    /// Returns a server with the objects of every new cluster: its namespaces, the Service `kubernetes`, and
+    /// the roles and bindings of Kubernetes. Waits only for the admission hooks of the options.
     pub async fn new(options: ApiOptions) -> Self {
         let store = Store::new(options.window, Arc::clone(&options.clock));
         Self::on(store, options).await

@@ -1,7 +1,8 @@
 //! The command `cluster`: an embedded server by itself, for people and scripts, in the foreground or in the
 //! background.
 //!
-//! A cluster in the background has a name and a folder, in which its process holds a lock as long as it lives.
+//! A cluster in the background has a name and a folder, in which its process holds a lock as long as it
+//! lives.
 
 mod place;
 
@@ -87,8 +88,8 @@ pub fn command() -> Command {
     )
 }
 
-/// Executes the parsed command [`command`]. `words` are those of the command line before its subcommand, without
-/// the program: `["cluster"]`.
+/// Executes the parsed command [`command`]. `words` are those of the command line before its subcommand,
+/// without the program: `["cluster"]`.
 pub fn run(matches: &ArgMatches, words: &[&str]) -> ExitCode {
     let done = Action::from_arg_matches(matches).map_err(io::Error::other).and_then(|action| match action {
         Action::Run(flags) => run_here(flags),

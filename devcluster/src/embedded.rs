@@ -47,8 +47,8 @@ pub struct EmbeddedOptions {
     pub controllers: BTreeSet<Controller>,
     /// CustomResourceDefinitions that exist from the start, in place of those of the same names in a file.
     pub crds: Vec<Value>,
-    /// The file with the objects, the certificates and the port of a cluster that goes on after its process: the
-    /// next server with the file has the same kubeconfig. `None` for objects in memory only.
+    /// The file with the objects, the certificates and the port of a cluster that goes on after its process:
+    /// the next server with the file has the same kubeconfig. `None` for objects in memory only.
     #[cfg(feature = "http")]
     pub data: Option<PathBuf>,
     /// The port on loopback; `None` for that of the file, if it is free, else for any free one.
@@ -192,8 +192,8 @@ impl Embedded {
         Client::new(self.service.as_user(User::admin()), DEFAULT_NAMESPACE)
     }
 
-    /// Returns a client with the given user name and groups, and the rights that roles give them. It calls the
-    /// server without a socket.
+    /// Returns a client with the given user name and groups, and the rights that roles give them. It calls
+    /// the server without a socket.
     pub fn client_as<'a>(&self, user: &str, groups: impl IntoIterator<Item = &'a str>) -> Client {
         let groups = groups.into_iter().map(str::to_owned).collect();
         let user = User { name: user.to_owned(), groups, ..User::default() };
@@ -250,7 +250,8 @@ impl Embedded {
     ///     "spec": {
     ///         "schedule": "*/20 * * * *",
     ///         "jobTemplate": {"spec": {"template": {"spec": {
-    ///             "restartPolicy": "Never", "containers": [{"name": "main", "image": "example.invalid/report:1"}],
+    ///             "restartPolicy": "Never",
+    ///             "containers": [{"name": "main", "image": "example.invalid/report:1"}],
     ///         }}}},
     ///     },
     /// }))?;
@@ -258,7 +259,8 @@ impl Embedded {
     ///
     /// cluster.advance(Duration::from_secs(3600)).await;
     /// let jobs = jobs.list(&ListParams::default()).await?;
-    /// let completed = |job: &&Job| job.status.as_ref().is_some_and(|status| status.completion_time.is_some());
+    /// let completed =
+    ///     |job: &&Job| job.status.as_ref().is_some_and(|status| status.completion_time.is_some());
     /// assert_eq!(jobs.iter().filter(completed).count(), 3);
     /// # cluster.stop().await;
     /// # Ok(())

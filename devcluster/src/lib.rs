@@ -30,10 +30,10 @@
 //! them, so Pods become ready without any container.
 //!
 //! [`Embedded`] and [`ControlPlane`] are the two clusters behind it, with what only one of them has:
-//! [`Embedded::faults`] injects errors, [`Embedded::advance`] lets time pass, [`ControlPlane::kill_etcd`] kills
-//! a program. The embedded server serves the built-in kinds and custom resources with lists, watches, patches
-//! and server-side apply, the tables of `kubectl get` and `OpenAPI`; users have the rights that Roles and
-//! `ClusterRoles` give them, and webhooks of admission and conversion are called.
+//! [`Embedded::faults`] injects errors, [`Embedded::advance`] lets time pass, [`ControlPlane::kill_etcd`]
+//! kills a program. The embedded server serves the built-in kinds and custom resources with lists, watches,
+//! patches and server-side apply, the tables of `kubectl get` and `OpenAPI`; users have the rights that Roles
+//! and `ClusterRoles` give them, and webhooks of admission and conversion are called.
 //!
 //! # Features
 //!

@@ -5,8 +5,8 @@
 //! computed from the current state by undoing later changes. A watch is a position in the history, so a
 //! replay and a live stream use the same code, and a slow watcher does not slow down writers.
 //!
-//! A store may have a [file](Store::open), from which it starts again after the end of its process. The file has
-//! the current objects only, so every older revision is expired after that.
+//! A store may have a [file](Store::open), from which it starts again after the end of its process. The file
+//! has the current objects only, so every older revision is expired after that.
 //!
 //! The store is independent of kinds and of HTTP. It sets `metadata.resourceVersion` of each stored object
 //! and leaves every other field to its callers.
@@ -158,9 +158,9 @@ impl Store {
         Self { shared: Arc::new(Shared { state: Mutex::new(state), file: None, window, clock }) }
     }
 
-    /// Returns a store with the objects of a file, which is made if it does not exist, and which no other process
-    /// may open meanwhile. Reads and watches of revisions from before are expired, and later writes get higher
-    /// ones.
+    /// Returns a store with the objects of a file, which is made if it does not exist, and which no other
+    /// process may open meanwhile. Reads and watches of revisions from before are expired, and later writes
+    /// get higher ones.
     ///
     /// # Errors
     /// If the file cannot be opened, is open elsewhere, or is none of a store.
@@ -195,8 +195,8 @@ impl Store {
         }
     }
 
-    /// Closes the file, so that others may open it, once every write so far is on the disk. Later writes fail. No
-    /// effect on a store in memory.
+    /// Closes the file, so that others may open it, once every write so far is on the disk. Later writes
+    /// fail. No effect on a store in memory.
     pub async fn close(&self) {
         if let Some(file) = &self.shared.file {
             file.close().await;
@@ -262,8 +262,8 @@ impl Store {
         );
     }
 
-    /// Gives a resource its first objects, at the first revision, but for those that a file has. `load` is called
-    /// under the lock of the store, once the resource is used.
+    /// Gives a resource its first objects, at the first revision, but for those that a file has. `load` is
+    /// called under the lock of the store, once the resource is used.
     pub fn prepare(
         &self,
         resource: &GroupResource,

@@ -135,8 +135,8 @@ impl Api {
 // === impl Call ===
 
 impl Call {
-    /// Refuses a new object with a resourceVersion, from the client or from a webhook. The real server looks at it
-    /// when it stores the object.
+    /// Refuses a new object with a resourceVersion, from the client or from a webhook. The real server looks
+    /// at it when it stores the object.
     fn refuse_revision(&self, object: &Value) -> Result<(), Status> {
         if self.options.dry_run || object::meta(object, "resourceVersion").is_empty() {
             return Ok(());

@@ -1,4 +1,5 @@
-//! The initial objects of a cluster: namespaces, priority classes, and the Service `kubernetes` with its endpoints.
+//! The initial objects of a cluster: namespaces, priority classes, and the Service `kubernetes` with its
+//! endpoints.
 
 use serde_json::{Value, json};
 
@@ -16,8 +17,8 @@ const MANAGER: &str = "kube-apiserver";
 // === impl Api ===
 
 impl Api {
-    /// Creates the namespaces, the priority classes, and the Service `kubernetes` with the endpoint `127.0.0.1:6443`; a server that
-    /// listens elsewhere replaces it by [`Api::publish_endpoint`].
+    /// Creates the namespaces, the priority classes, and the Service `kubernetes` with the endpoint
+    /// `127.0.0.1:6443`; a server that listens elsewhere replaces it by [`Api::publish_endpoint`].
     pub(super) async fn create_first_objects(&self) {
         for name in NAMESPACES {
             self.create_first(Target::new("", "v1", "namespaces"), json!({"metadata": {"name": name}})).await;

@@ -25,7 +25,8 @@ impl Place {
         Ok(Self(folder))
     }
 
-    /// Takes the lock and leaves the id of this process in it; `None` while the process of the cluster has it.
+    /// Takes the lock and leaves the id of this process in it; `None` while the process of the cluster has
+    /// it.
     pub(super) fn lock(&self) -> io::Result<Option<File>> {
         let mut file = self.open()?;
         match file.try_lock() {

@@ -29,8 +29,8 @@ pub(super) struct Loopback {
     folder: TempDir,
 }
 
-/// What the file of a cluster keeps of its server, so that a kubeconfig stays valid: an object of the store that
-/// no kind serves.
+/// What the file of a cluster keeps of its server, so that a kubeconfig stays valid: an object of the store
+/// that no kind serves.
 #[derive(Deserialize, Serialize)]
 struct Kept {
     identity: Saved,
@@ -40,8 +40,8 @@ struct Kept {
 // === impl Loopback ===
 
 impl Loopback {
-    /// Starts to serve on `port`; `None` for the port in the file of the store, if it is free, else for any free
-    /// one. Returns the service with the audit log, if one is kept.
+    /// Starts to serve on `port`; `None` for the port in the file of the store, if it is free, else for any
+    /// free one. Returns the service with the audit log, if one is kept.
     pub(super) async fn start(
         mut service: ApiService,
         store: &Store,

@@ -136,7 +136,8 @@ impl Fields {
         if (self.days | self.weekdays) & STAR != 0 { of_month && of_week } else { of_month || of_week }
     }
 
-    /// Returns the first match of a day after `time`. Local times that a change of the clocks skips have none.
+    /// Returns the first match of a day after `time`. Local times that a change of the clocks skips have
+    /// none.
     fn next_of_day(&self, day: Date, time: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let times = (0..24).filter(|hour| has(self.hours, i64::from(*hour))).flat_map(|hour| {
             (0..60).filter(|minute| has(self.minutes, i64::from(*minute))).map(move |minute| (hour, minute))

@@ -12,8 +12,8 @@ use crate::real::certificates::Certificates;
 pub(crate) const ETCD_SOCKET: &str = "etcd:0";
 const ETCD_PEER_SOCKET: &str = "etcd:1";
 
-/// Names of the controllers that Deployments, their autoscalers, Jobs, ServiceAccounts and deletion need; each
-/// further controller costs a few megabytes and some watches.
+/// Names of the controllers that Deployments, their autoscalers, Jobs, ServiceAccounts and deletion need;
+/// each further controller costs a few megabytes and some watches.
 const CONTROLLERS: &str = "clusterrole-aggregation-controller,cronjob-controller,deployment-controller,\
                            endpointslice-controller,garbage-collector-controller,\
                            horizontal-pod-autoscaler-controller,job-controller,namespace-controller,\

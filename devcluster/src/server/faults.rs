@@ -106,7 +106,8 @@ impl Fault {
                 } else {
                     format!("{}.{}", path.resource, path.group)
                 };
-                let why = "the object has been modified; please apply your changes to the latest version and try again";
+                let why = "the object has been modified; please apply your changes to the latest version and \
+                           try again";
                 let message =
                     format!("Operation cannot be fulfilled on {qualified} \"{}\": {why}", path.name);
                 Status::new(409, "Conflict", message).with_details(details)

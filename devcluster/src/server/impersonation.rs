@@ -1,8 +1,8 @@
 //! Impersonation of other users by the headers `Impersonate-*`.
 //!
-//! As in Kubernetes 1.36 there are several modes with rights of their own, which are tried in order: those for
-//! a Node, a ServiceAccount and other users, where the sender needs a right for the verb of the request too,
-//! and the older one with the verb `impersonate` alone.
+//! As in Kubernetes 1.36 there are several modes with rights of their own, which are tried in order: those
+//! for a Node, a ServiceAccount and other users, where the sender needs a right for the verb of the request
+//! too, and the older one with the verb `impersonate` alone.
 
 use std::collections::HashMap;
 

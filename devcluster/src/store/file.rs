@@ -132,8 +132,8 @@ impl FileError {
     }
 }
 
-/// Makes the tables of a new file, refuses a file of another format, and takes the revisions of the gap. Returns
-/// the revision at which the store goes on.
+/// Makes the tables of a new file, refuses a file of another format, and takes the revisions of the gap.
+/// Returns the revision at which the store goes on.
 fn prepare(database: &Database) -> Result<u64, String> {
     let prepare = || -> Result<(u64, u64), redb::Error> {
         let write = database.begin_write()?;

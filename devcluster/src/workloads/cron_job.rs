@@ -91,8 +91,8 @@ pub(super) fn decide<'a>(
     Decision { requests, again_at }
 }
 
-/// Returns the newest time of the schedule up to now that has not started a Job, unless it is too late for it.
-/// It is searched only near now, as in kube-controller-manager.
+/// Returns the newest time of the schedule up to now that has not started a Job, unless it is too late for
+/// it. It is searched only near now, as in kube-controller-manager.
 fn due(cron_job: &Value, schedule: &Schedule, zone: &TimeZone, now: Timestamp) -> Option<Timestamp> {
     let created = cron_job.time("/metadata/creationTimestamp")?;
     let mut earliest = cron_job.time("/status/lastScheduleTime").unwrap_or(created);

@@ -84,7 +84,8 @@ pub(super) fn of(view: &View, change: Change<'_>, add: &mut impl FnMut(Item)) {
     }
 }
 
-/// Adds the items of a Pod: the Pod, its Job, the `ReplicaSet` that owns it or may adopt it, and its Services.
+/// Adds the items of a Pod: the Pod, its Job, the `ReplicaSet` that owns it or may adopt it, and its
+/// Services.
 fn pod(view: &View, change: Change<'_>, add: &mut impl FnMut(Item)) {
     if let Some(pod) = change.new {
         add(Item::Pod(Name::of(pod)));

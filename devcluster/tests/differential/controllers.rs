@@ -1,5 +1,5 @@
-//! Scenarios with the controllers of both clusters: they must lead to the same objects, though with other writes
-//! in between.
+//! Scenarios with the controllers of both clusters: they must lead to the same objects, though with other
+//! writes in between.
 
 use std::sync::LazyLock;
 

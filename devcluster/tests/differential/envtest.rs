@@ -1,7 +1,7 @@
 //! controller-runtime's own suites for envtest pass the same specs on both servers.
 //!
-//! `DIFFERENTIAL_ENVTEST` names a folder with its sources, `src`, and a program for each suite, which `.ci/full`
-//! makes. Each suite gets a new server without controllers, as from envtest.
+//! `DIFFERENTIAL_ENVTEST` names a folder with its sources, `src`, and a program for each suite, which
+//! `.ci/full` makes. Each suite gets a new server without controllers, as from envtest.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! kubectl prints the same on the embedded server as on the real one.
 //!
-//! `commands.txt` has the commands and `record.txt` what they print on the real server, with marks in place of
-//! what differs in every run ([`normal`]). The test runs the commands on the embedded server and compares.
+//! `commands.txt` has the commands and `record.txt` what they print on the real server, with marks in place
+//! of what differs in every run ([`normal`]). The test runs the commands on the embedded server and compares.
 //! With `KUBECTL_RECORD=1` it runs them on the real server and writes the record; `KUBECTL_ONLY` is a part of
 //! the names of the sections to run.
 

@@ -266,8 +266,8 @@ fn wants_other_form(headers: &http::HeaderMap) -> bool {
     })
 }
 
-/// Returns the only object name that a field selector allows; `None` if it does not name one. An RBAC rule for
-/// one object by name also allows to watch that object.
+/// Returns the only object name that a field selector allows; `None` if it does not name one. An RBAC rule
+/// for one object by name also allows to watch that object.
 pub(crate) fn only_name(fields: &str) -> Option<&str> {
     fields.split(',').find_map(|field| {
         let value = field.trim().strip_prefix("metadata.name=")?;

@@ -1,4 +1,5 @@
-//! The command `cluster`: a cluster in the background, and one in a file whose process is killed at any moment.
+//! The command `cluster`: a cluster in the background, and one in a file whose process is killed at any
+//! moment.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -174,8 +175,8 @@ async fn write(maps: &Api<ConfigMap>, writer: usize, known: &Mutex<Known>, mut r
     }
 }
 
-/// Compares the objects with what the writers know; returns the number of writes that were acknowledged and are
-/// lost. Completes the knowledge by the write that was not acknowledged.
+/// Compares the objects with what the writers know; returns the number of writes that were acknowledged and
+/// are lost. Completes the knowledge by the write that was not acknowledged.
 fn lost(found: &BTreeMap<String, String>, writer: usize, known: &mut Known) -> u32 {
     if let Some((name, value)) = known.open.take()
         && found.get(&name) == value.as_ref()

@@ -103,8 +103,8 @@ impl Classes {
         let given = |field: &str| spec.get(field).filter(|value| !value.is_null());
         if let Some(given) = given("priority").filter(|given| **given != priority) {
             return Err(format!(
-                "the integer value of priority ({given}) must not be provided in pod spec; priority admission \
-                 controller computed {priority} from the given PriorityClass name"
+                "the integer value of priority ({given}) must not be provided in pod spec; priority \
+                 admission controller computed {priority} from the given PriorityClass name"
             ));
         }
         if let Some(given) = given("preemptionPolicy").filter(|given| **given != policy && !policy.is_null())

@@ -16,8 +16,8 @@ use crate::kinds::quoted;
 // === impl Api ===
 
 impl Api {
-    /// Checks that the user of a write of a role or binding has the rights that it grants. `old` is `None` for
-    /// a creation.
+    /// Checks that the user of a write of a role or binding has the rights that it grants. `old` is `None`
+    /// for a creation.
     pub(in super::super) fn check_grant(
         &self,
         call: &Call,

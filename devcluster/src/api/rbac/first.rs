@@ -24,8 +24,8 @@ const KINDS: [(&str, &str); 4] = [
 // === impl Api ===
 
 impl Api {
-    /// Puts the roles and bindings of a new cluster into the store; `seed` determines their uids. A store with a
-    /// file gets those that it lacks.
+    /// Puts the roles and bindings of a new cluster into the store; `seed` determines their uids. A store
+    /// with a file gets those that it lacks.
     pub(in super::super) fn prepare_policy(&self, seed: u64) {
         for (index, (kind, plural)) in (0..).zip(KINDS) {
             let Some(served) = self.served(GROUP, "v1", plural) else { continue };

@@ -139,7 +139,8 @@ impl Rule {
     }
 }
 
-/// Returns what `wanted` allows and `owned` does not, in the form of errors: a text for each resource, sorted.
+/// Returns what `wanted` allows and `owned` does not, in the form of errors: a text for each resource,
+/// sorted.
 pub(super) fn missing(owned: &[Rule], wanted: &[Rule]) -> Vec<String> {
     let mut missing: Vec<Rule> = Vec::new();
     let uncovered = |part: &Rule| !owned.iter().any(|rule| rule.covers(part));

@@ -59,8 +59,8 @@ struct Bound {
 // === impl Api ===
 
 impl Api {
-    /// Returns the user of a token for the API server; `None` if this server did not issue it, it has expired,
-    /// or an object that it depends on is gone.
+    /// Returns the user of a token for the API server; `None` if this server did not issue it, it has
+    /// expired, or an object that it depends on is gone.
     pub fn authenticate(&self, token: &str) -> Option<User> {
         self.verify(token, &[AUDIENCE.to_owned()]).ok().map(|(user, _)| user)
     }
