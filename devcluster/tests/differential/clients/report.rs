@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("sample-controller", "the object has been modified", "the Foo has changed since it was cached"),
     ("sample-controller", "Precondition failed: UID", "the Foo was deleted and created since it was cached"),
     ("sample-controller", r"foos\..* not found", "the Foo was deleted since it was cached"),
+    ("sample-controller", r"deployments\..* not found", "the Deployment was deleted since it was cached"),
     ("sample-controller", "already exists", "the Deployment is of a deleted Foo, or not yet cached"),
     ("builtins", "Could not find ReplicaSet", "the ReplicaSet was deleted before its turn"),
     ("builtins", "the object has been modified", "the ReplicaSet has changed since it was cached"),
