@@ -40,15 +40,12 @@ const CONFIGURATION: &str = include_str!("../../config/dev.yaml");
 const SIGNAL_LAG: Duration = Duration::from_millis(200);
 
 /// The API server that `mainstay dev` starts.
-#[derive(Clone, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Server {
     /// An API server in this process, which starts at once.
     Embedded,
     /// The real programs, built with Go on the first start.
     Real,
-    /// An API server in this process, with its objects in a file.
-    #[value(skip)]
-    Kept(PathBuf),
 }
 
 /// Returns the definition of the command `mainstay dev` with its flags.
@@ -88,11 +85,9 @@ pub(crate) fn run(matches: &ArgMatches, schema: &ConfigSchema) -> ExitCode {
         Err(problem) => return program::print_problems(problem, &mut std::io::stderr()).into(),
     };
     let kubeconfig = matches.get_one::<PathBuf>("kubeconfig").map(PathBuf::as_path);
-    let server = match matches.get_one::<PathBuf>("data") {
-        Some(file) => Server::Kept(file.clone()),
-        None => matches.get_one("server").cloned().unwrap_or(Server::Embedded),
-    };
-    match start(loaded, source, kubeconfig, server) {
+    let server = matches.get_one("server").copied().unwrap_or(Server::Embedded);
+    let data = matches.get_one::<PathBuf>("data").cloned();
+    match start(loaded, source, kubeconfig, server, data) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             let wrong_input = problem.downcast_ref::<ConnectError>().is_some();
@@ -123,12 +118,13 @@ fn start(
     source: Option<ConfigSource>,
     kubeconfig: Option<&Path>,
     server: Server,
+    data: Option<PathBuf>,
 ) -> anyhow::Result<()> {
     let log = program::logging::init(&loaded.configuration.logging)?;
     let options =
         ManagerOptions { source, log: Some(Arc::new(log.clone())), ..ManagerOptions::replica("mainstay") };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let result = runtime.block_on(run_all(options, loaded, kubeconfig, server));
+    let result = runtime.block_on(run_all(options, loaded, kubeconfig, server, data));
     runtime.shutdown_background();
     log.flush();
     result
@@ -139,11 +135,12 @@ async fn run_all(
     loaded: Loaded,
     kubeconfig: Option<&Path>,
     server: Server,
+    data: Option<PathBuf>,
 ) -> anyhow::Result<()> {
     let steps = Steps::begin();
     let cluster = match kubeconfig {
         Some(_) => None,
-        None => Some(interruptible(Box::pin(start_cluster(server, &steps))).await?),
+        None => Some(interruptible(Box::pin(start_cluster(server, data, &steps))).await?),
     };
     let path = cluster.as_ref().map(DevCluster::kubeconfig_path).or(kubeconfig).context("no kubeconfig")?;
     let result = run_on(&steps, options, loaded, path, cluster.as_ref()).await;
@@ -175,13 +172,9 @@ async fn interruptible<T>(step: impl Future<Output = anyhow::Result<T>>) -> anyh
     }
 }
 
-async fn start_cluster(server: Server, steps: &Steps) -> anyhow::Result<DevCluster> {
-    let data = match server {
-        Server::Embedded => Some(None),
-        Server::Kept(file) => Some(Some(file)),
-        Server::Real => None,
-    };
-    if let Some(data) = data {
+/// Starts a cluster; an embedded one goes on in the file `data`, if there is one.
+async fn start_cluster(server: Server, data: Option<PathBuf>, steps: &Steps) -> anyhow::Result<DevCluster> {
+    if server == Server::Embedded {
         steps.print("starting an API server in this process");
         let controllers = Controller::ALL.into();
         let options = EmbeddedOptions { controllers, data, ..EmbeddedOptions::default() };

@@ -12,6 +12,7 @@ mod conversion;
 mod create;
 mod definitions;
 mod delete;
+mod derived;
 mod events;
 mod import;
 mod list;
@@ -42,8 +43,9 @@ use crate::kinds::Kind;
 use crate::kinds::custom::CustomKind;
 use crate::kinds::printers::Printer;
 use crate::store::{Clock, FileError, Store, Window};
-use admission::{Admission, Classes, Configurations, NamespaceLifecycle};
+use admission::{Admission, Classes, Configured, NamespaceLifecycle};
 use call::Call;
+use derived::Derived;
 use rbac::Rbac;
 use registry::Registry;
 use served::Served;
@@ -88,7 +90,7 @@ struct Shared {
     reserved: Reserved,
     rbac: Rbac,
     admission: Vec<Arc<dyn Admission>>,
-    configurations: Configurations,
+    configured: Derived<Configured>,
 }
 
 // === impl ApiOptions ===
@@ -144,7 +146,7 @@ impl Api {
             reserved: Reserved::default(),
             rbac: Rbac::new(options.rbac),
             admission,
-            configurations: Configurations::new(),
+            configured: Derived::default(),
         };
         let api = Self { shared: Arc::new(shared) };
         if api.shared.store.is_empty() {

@@ -21,7 +21,7 @@ use super::{Api, Status};
 use crate::kinds::Kind;
 
 pub(super) use classes::Classes;
-pub(super) use configured::{Configurations, GROUP};
+pub(super) use configured::{Configured, GROUP};
 pub(super) use namespaces::NamespaceLifecycle;
 use write::Write;
 

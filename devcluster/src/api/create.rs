@@ -56,7 +56,7 @@ impl Api {
         }
         object::set_meta(&mut object, "creationTimestamp", object::time(self.now()));
         object::set_meta(&mut object, "uid", self.random(object::uid));
-        if !(call.options.dry_run && call.verb == Verb::Create) {
+        if call.verb != Verb::Create {
             object::remove_meta(&mut object, "resourceVersion");
         }
         prepare(&served, &mut object);

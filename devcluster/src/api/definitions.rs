@@ -36,28 +36,32 @@ impl Api {
     /// Reacts to a stored write: advances a definition, or has the rights read again. Called after each write
     /// of an object.
     pub(super) fn after_write(&self, kind: &Kind, version: &Version) {
-        self.shared.rbac.note_change(kind);
+        self.note_change(kind);
         if builtin::is_definition(kind) {
             self.settle_definition(version.key());
-        } else if kind.group == admission::GROUP {
-            self.shared.configurations.changed();
         }
     }
 
     /// Reacts to a deletion. Called after each deletion of an object: a deleted definition is no longer
     /// served, and the last deleted object lets a terminating definition go.
     pub(super) fn after_delete(&self, kind: &Kind, version: &Version) {
-        self.shared.rbac.note_change(kind);
+        self.note_change(kind);
         if builtin::is_definition(kind) {
             self.forget_definition(version.value());
-        } else if kind.group == admission::GROUP {
-            self.shared.configurations.changed();
         } else if kind.type_name.is_none() {
             let registry = self.registry();
             let served = registry.any_version(&kind.group, &kind.plural);
             if served.and_then(|served| served.custom.as_ref()).is_some_and(|custom| custom.terminating) {
                 self.settle_definition(&Key::new("", &kind.resource()));
             }
+        }
+    }
+
+    /// Has what is derived from objects of this kind read again.
+    pub(super) fn note_change(&self, kind: &Kind) {
+        self.shared.rbac.note_change(kind);
+        if kind.group == admission::GROUP {
+            self.shared.configured.changed();
         }
     }
 

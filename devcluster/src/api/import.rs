@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::object;
 use super::options::revision;
-use super::{Api, Status, Target, admission};
+use super::{Api, Status, Target};
 use crate::store::Key;
 
 // === impl Api ===
@@ -33,10 +33,7 @@ impl Api {
         let namespace = if served.kind.namespaced { object::meta(&object, "namespace") } else { "" };
         let key = Key::new(namespace, object::meta(&object, "name"));
         self.shared.store.import(&served.resource, key, served.to_storage(object), revision);
-        self.shared.rbac.note_change(&served.kind);
-        if served.kind.group == admission::GROUP {
-            self.shared.configurations.changed();
-        }
+        self.note_change(&served.kind);
         Ok(())
     }
 }

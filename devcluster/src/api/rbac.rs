@@ -11,12 +11,10 @@ mod policy;
 mod rule;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
-
+use super::derived::Derived;
 use super::request::User;
-use super::{Api, Details, Status};
+use super::{Api, Details, Shared, Status};
 use crate::kinds::{Kind, quoted};
 use policy::{Binding, Policy};
 
@@ -28,7 +26,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 /// The group whose members may do everything.
 const MASTERS: &str = "system:masters";
 
-/// What a user asks to do.
+/// The action that a user asks for.
 #[derive(Clone, Copy, Debug)]
 pub enum Action<'a> {
     /// A verb on a resource.
@@ -63,9 +61,7 @@ pub struct Access<'a> {
 #[derive(Debug)]
 pub(super) struct Rbac {
     enforced: bool,
-    /// The number of changes of roles and bindings.
-    changes: AtomicU64,
-    current: RwLock<Arc<Policy>>,
+    policy: Derived<Policy>,
 }
 
 /// The answer to an action.
@@ -154,13 +150,13 @@ impl<'a> Access<'a> {
 impl Rbac {
     /// Returns an index that is built on its first use.
     pub(super) fn new(enforced: bool) -> Self {
-        Self { enforced, changes: AtomicU64::new(1), current: RwLock::default() }
+        Self { enforced, policy: Derived::default() }
     }
 
     /// Reacts to a change of a role or binding.
     pub(super) fn note_change(&self, kind: &Kind) {
         if kind.group == GROUP {
-            self.changes.fetch_add(1, Ordering::Release);
+            self.policy.changed();
         }
     }
 }
@@ -246,19 +242,8 @@ impl Api {
 
     /// Returns the index of all roles and bindings, rebuilt if one of them has changed.
     fn policy(&self) -> Arc<Policy> {
-        let rbac = &self.shared.rbac;
-        // A change that comes after this is counted again, so the index is never newer than its number.
-        let changes = rbac.changes.load(Ordering::Acquire);
-        let current = Arc::clone(&rbac.current.read());
-        if current.changes == changes {
-            return current;
-        }
-        let policy = Arc::new(Policy::read(&self.shared.store, changes, &current));
-        let mut current = rbac.current.write();
-        if current.changes < changes {
-            *current = Arc::clone(&policy);
-        }
-        policy
+        let Shared { rbac, store, .. } = &*self.shared;
+        rbac.policy.newest(|previous| Policy::read(store, previous))
     }
 }
 

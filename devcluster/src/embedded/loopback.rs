@@ -145,7 +145,7 @@ impl Kept {
     fn write(&self, store: &Store) {
         let (resource, key) = Self::place();
         let Ok(value) = serde_json::to_value(self) else { return };
-        // Nobody else writes the object.
+        // It cannot fail: only this function writes the object.
         drop(match store.get(&resource, &key) {
             Some(old) => store.update(&resource, &key, value, old.revision()),
             None => store.create(&resource, key, value),

@@ -25,7 +25,7 @@ use serde_json::Value;
 pub use conversion::{Conversion, converted};
 pub(super) use formats::go_duration;
 pub use object::at_path;
-pub use rules::{Activation, Environment, Expression, Output, Rule};
+pub use rules::{Activation, Environment, Expression, Output, RESERVED, Rule};
 pub use structural::schema;
 
 use super::kind::{Generation, Kind, Scale, SelectableField};

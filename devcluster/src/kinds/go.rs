@@ -53,6 +53,19 @@ pub(super) fn float(number: f64) -> String {
     }
 }
 
+/// Returns the name of the Go type that a decoded value has.
+pub(super) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
 /// Returns the name of a value's type in Go's error texts.
 pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {

@@ -26,7 +26,7 @@ pub(crate) struct Identity {
     saved: Saved,
 }
 
-/// What stays the same when a cluster starts again from its file, in PEM. The certificate of the authority is
+/// The keys and certificates that stay the same when a cluster starts again from its file, in PEM. The certificate of the authority is
 /// made anew; clients that trust an earlier one of the same key trust it too.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -16,7 +16,7 @@ const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kuber
 /// The size of the pieces of a list; a shorter list is sent as a whole.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What is sent in place of objects.
+/// The representation of objects in an answer, other than complete.
 #[derive(Debug)]
 pub(super) enum Conversion {
     /// Only the metadata, as an object of this kind.

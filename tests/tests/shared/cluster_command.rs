@@ -126,7 +126,7 @@ impl Server {
     }
 }
 
-/// What one client knows of its objects: the value of each, and the write whose answer it waits for.
+/// The objects of one client as it knows them: the value of each, and the write whose answer it waits for.
 #[derive(Clone, Default)]
 struct Known {
     values: BTreeMap<String, String>,
@@ -134,6 +134,16 @@ struct Known {
     open: Option<(String, Option<String>)>,
     /// The highest resourceVersion in an answer.
     newest: u64,
+}
+
+impl Known {
+    /// Notes that an object has this value now; `None` if it is deleted.
+    fn settle(&mut self, name: String, value: Option<String>) {
+        match value {
+            Some(value) => drop(self.values.insert(name, value)),
+            None => drop(self.values.remove(&name)),
+        }
+    }
 }
 
 /// Creates, changes and deletes objects until a request fails.
@@ -167,11 +177,8 @@ async fn write(maps: &Api<ConfigMap>, writer: usize, known: &Mutex<Known>, mut r
         };
         let mut known = known.lock();
         known.newest = known.newest.max(revision.and_then(|text| text.parse().ok()).unwrap_or_default());
-        match value {
-            Some(value) => drop(known.values.insert(name, value)),
-            None => drop(known.values.remove(&name)),
-        }
         known.open = None;
+        known.settle(name, value);
     }
 }
 
@@ -181,10 +188,7 @@ fn lost(found: &BTreeMap<String, String>, writer: usize, known: &mut Known) -> u
     if let Some((name, value)) = known.open.take()
         && found.get(&name) == value.as_ref()
     {
-        match value {
-            Some(value) => drop(known.values.insert(name, value)),
-            None => drop(known.values.remove(&name)),
-        }
+        known.settle(name, value);
     }
     let prefix = format!("w{writer}-");
     let own: BTreeMap<_, _> = found.iter().filter(|(name, _)| name.starts_with(&prefix)).collect();

@@ -1,13 +1,11 @@
 //! The webhooks and policies of the cluster, read from the store when they have changed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
 use serde_json::Value;
 
 use super::super::call::Call;
-use super::super::{Api, object};
+use super::super::{Api, Shared, object};
 use super::policies::Policy;
 use super::webhooks::Webhook;
 use crate::store::{At, GroupResource, Store, Version};
@@ -17,58 +15,10 @@ pub(in crate::api) const GROUP: &str = "admissionregistration.k8s.io";
 
 /// The webhooks and policies, in the order in which they see a write.
 #[derive(Debug, Default)]
-pub(super) struct Configured {
+pub(in crate::api) struct Configured {
     pub(super) mutating: Vec<Webhook>,
     pub(super) validating: Vec<Webhook>,
     pub(super) policies: Vec<Policy>,
-}
-
-/// The newest [`Configured`]. A server without configurations takes no lock and allocates nothing.
-#[derive(Debug)]
-pub(in crate::api) struct Configurations {
-    /// The number of changes so far.
-    changes: AtomicU64,
-    /// The number of changes after which nothing was configured; `u64::MAX` for none.
-    nothing_at: AtomicU64,
-    /// What was read, and the number of changes before that.
-    read: RwLock<(u64, Arc<Configured>)>,
-}
-
-// === impl Configurations ===
-
-impl Configurations {
-    pub(in crate::api) fn new() -> Self {
-        let read = RwLock::new((u64::MAX, Arc::default()));
-        Self { changes: AtomicU64::new(0), nothing_at: AtomicU64::new(u64::MAX), read }
-    }
-
-    /// Notes that a configuration was written or deleted.
-    pub(in crate::api) fn changed(&self) {
-        self.changes.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Returns the configurations; `None` if there are none.
-    pub(super) fn newest(&self, store: &Store) -> Option<Arc<Configured>> {
-        let changes = self.changes.load(Ordering::Acquire);
-        if self.nothing_at.load(Ordering::Acquire) == changes {
-            return None;
-        }
-        let known = || {
-            let read = self.read.read();
-            (read.0 == changes).then(|| Arc::clone(&read.1))
-        };
-        known().or_else(|| self.refresh(store, changes))
-    }
-
-    fn refresh(&self, store: &Store, changes: u64) -> Option<Arc<Configured>> {
-        let configured = Arc::new(Configured::read(store));
-        if configured.is_empty() {
-            self.nothing_at.store(changes, Ordering::Release);
-            return None;
-        }
-        *self.read.write() = (changes, Arc::clone(&configured));
-        Some(configured)
-    }
 }
 
 // === impl Configured ===
@@ -111,7 +61,10 @@ impl Api {
     /// Returns the webhooks and policies that may see a write; `None` if there are none. None of them sees
     /// writes of configurations.
     pub(super) fn configured(&self, call: &Call) -> Option<Arc<Configured>> {
-        let configured = self.shared.configurations.newest(&self.shared.store)?;
-        (call.served.kind.group != GROUP).then_some(configured)
+        if call.served.kind.group == GROUP {
+            return None;
+        }
+        let Shared { configured, store, .. } = &*self.shared;
+        Some(configured.newest(|_| Configured::read(store))).filter(|configured| !configured.is_empty())
     }
 }

@@ -15,8 +15,6 @@ use crate::store::{At, GroupResource, Key, Store, Version};
 /// All roles and bindings at one time.
 #[derive(Debug, Default)]
 pub(super) struct Policy {
-    /// The number of changes of roles and bindings that the index contains at least; 0 for an empty index.
-    pub(super) changes: u64,
     cluster_roles: HashMap<Key, Parsed<[Rule]>>,
     roles: HashMap<Key, Parsed<[Rule]>>,
     cluster_bindings: HashMap<Key, Parsed<Binding>>,
@@ -75,11 +73,10 @@ pub(super) struct Missing<'a>(&'a RoleRef);
 
 impl Policy {
     /// Reads all roles and bindings. What has not changed since `previous` is taken from there.
-    pub(super) fn read(store: &Store, changes: u64, previous: &Self) -> Self {
+    pub(super) fn read(store: &Store, previous: &Self) -> Self {
         let rules = |version: &Version| Arc::from(Rule::all_of(version.value()));
         let binding = |version: &Version| Arc::new(Binding::read(version));
         let mut policy = Self {
-            changes,
             cluster_roles: parsed(store, "clusterroles", &previous.cluster_roles, rules),
             roles: parsed(store, "roles", &previous.roles, rules),
             cluster_bindings: parsed(store, "clusterrolebindings", &previous.cluster_bindings, binding),

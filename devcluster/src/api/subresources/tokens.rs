@@ -37,7 +37,7 @@ const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
 #[derive(Debug, Default)]
 pub(in super::super) struct Tokens(Mutex<HashMap<String, Issued>>);
 
-/// What a token stands for.
+/// The user and the limits of a token.
 #[derive(Clone, Debug)]
 struct Issued {
     user: User,

@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::{list, text};
 use crate::kinds::errors::quoted;
-use crate::kinds::metadata;
 use crate::kinds::path::Path;
+use crate::kinds::{go, metadata};
 
 /// The conversion webhook of a definition.
 #[derive(Debug)]
@@ -151,7 +151,7 @@ fn restore_metadata(original: &Value, object: &mut Value) -> Result<(), String> 
         return Err("missing metadata in converted object".to_owned());
     };
     let Some(returned) = returned.as_object() else {
-        return Err(format!("invalid metadata of type {} in converted object", go_type(returned)));
+        return Err(format!("invalid metadata of type {} in converted object", go::type_name(returned)));
     };
     let mut metadata = original.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
     for field in ["labels", "annotations"] {
@@ -162,7 +162,7 @@ fn restore_metadata(original: &Value, object: &mut Value) -> Result<(), String> 
                 metadata.insert(field.to_owned(), Value::Object(entries.clone()));
             }
             Some(other) => {
-                let found = go_type(other);
+                let found = go::type_name(other);
                 return Err(format!("invalid metadata.{field} of type {found} in converted object"));
             }
         }
@@ -174,7 +174,7 @@ fn restore_metadata(original: &Value, object: &mut Value) -> Result<(), String> 
 fn check_entries(field: &str, entries: &Map<String, Value>, old: Option<&Value>) -> Result<(), String> {
     for (key, value) in entries {
         if !value.is_string() {
-            let found = go_type(value);
+            let found = go::type_name(value);
             return Err(format!(
                 "metadata.{field}[{key}] must be a string, but is {found} in converted object"
             ));
@@ -206,17 +206,4 @@ fn go_kind(object: &Value) -> String {
     let api_version = text(object, "apiVersion");
     let slash = if api_version.contains('/') { "" } else { "/" };
     format!("{slash}{api_version}, Kind={}", text(object, "kind"))
-}
-
-/// Returns the name of the Go type that a JSON value has.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
 }

@@ -15,6 +15,7 @@ pub use expression::{Activation, Environment, Expression, Output};
 
 pub(super) use evaluate::check;
 pub(super) use types::{Declared, compile};
+pub use value::RESERVED;
 
 use super::field_path;
 use crate::kinds::errors::Reason;

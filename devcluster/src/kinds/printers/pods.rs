@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::text;
 use super::view::View;
 
-/// What the statuses of containers say together.
+/// The summary of the statuses of all containers.
 struct Summary {
     reason: String,
     ready: usize,

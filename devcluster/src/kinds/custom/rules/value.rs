@@ -14,8 +14,8 @@ use crate::kinds::custom::formats;
 use crate::kinds::number::Num;
 use crate::kinds::schema::{Form, Schema};
 
-/// The reserved words of CEL. Fields with these names are escaped.
-const RESERVED: [&str; 21] = [
+/// The reserved words of CEL. Fields with these names are escaped, and no variable has one.
+pub const RESERVED: [&str; 21] = [
     "true",
     "false",
     "null",

@@ -315,15 +315,7 @@ fn position(items: &[Value], key: &str, value: &Value) -> Option<usize> {
     items.iter().position(|item| item.get(key) == Some(value))
 }
 
-/// Returns the Go type of a value after decoding.
+/// Returns the Go type of a value after decoding, as Go's `%s` prints it.
 fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "%!s(<nil>)",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
+    if value.is_null() { "%!s(<nil>)" } else { go::type_name(value) }
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::{Checks, items, selectors};
 use super::{FAILURE_POLICIES, REINVOCATION_POLICIES, check_conditions, check_rule, supported};
-use crate::kinds::custom::{Environment, Output};
+use crate::kinds::custom::{Environment, Output, RESERVED};
 use crate::kinds::{FieldError, names};
 
 const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
@@ -14,30 +14,6 @@ const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 const MAX_ANNOTATIONS: usize = 20;
 /// The largest size of the expression of an audit annotation, in bytes.
 const MAX_ANNOTATION: usize = 5 << 10;
-/// Words that no variable can have as its name.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 pub(super) fn check(checks: &mut Checks, kind: &str, object: &Value) {
     let spec = &object["spec"];
