@@ -15,7 +15,8 @@ const ALLOWED: &[(&str, &str, &str)] = &[
         r"\bEOF\b|connection reset by peer|broken pipe|http2: client connection",
         "the test cuts connections",
     ),
-    ("kube-runtime", r"client error \(SendRequest\)", "the test cuts connections"),
+    // A connection may be cut in its handshake or later.
+    ("kube-runtime", r"client error \((Connect|SendRequest)\)", "the test cuts connections"),
     ("kube-runtime", "Expired: too old resource version", "the API server has restarted"),
     ("kube-runtime", "not found in local store", "the Foo was deleted before its turn"),
     ("sample-controller", "in work queue no longer exists", "the Foo was deleted before its turn"),
