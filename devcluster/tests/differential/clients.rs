@@ -10,7 +10,7 @@
 //! - kube-runtime's watcher, reflector and Controller.
 //!
 //! The same happens on a third one: an embedded server on which the controllers of the real
-//! kube-controller-manager take the place of its own ones for Deployments, `ReplicaSets` and garbage.
+//! kube-controller-manager take the place of its own ones for Deployments, `ReplicaSets`, Jobs and garbage.
 //!
 //! Afterwards each client may have reported only errors that it also reports on the real server, every cache
 //! must equal the server's lists, and the final objects of all servers must be equal. `DIFFERENTIAL_SEED` is
@@ -67,6 +67,7 @@ const KINDS: &[(&str, &str, &str, &str)] = &[
     ("pods", "", "v1", "Pod"),
     ("replicasets", "apps", "v1", "ReplicaSet"),
     ("deployments", "apps", "v1", "Deployment"),
+    ("jobs", "batch", "v1", "Job"),
     ("foos", "samplecontroller.k8s.io", "v1alpha1", "Foo"),
 ];
 
@@ -173,9 +174,9 @@ async fn on_one(result: &Path) {
     namespaces.create(&kube::api::PostParams::default(), &namespace).await.expect("a namespace");
 
     let began = Instant::now();
-    let programs = Programs::start(&cluster, &kubeconfig, name == CONTROLLED);
+    let mut programs = Programs::start(&cluster, &kubeconfig, name == CONTROLLED);
     let watchers = Watchers::start(&client);
-    let steps = Churn::run(&cluster, &relay).await;
+    let steps = Churn::run(&cluster, &relay, &mut programs).await;
     let settled = state::settled(&churn::client(&cluster).await).await;
     let (objects, unsettled) = settled.map_or_else(|(objects, why)| (objects, Some(why)), |it| (it, None));
     let mut report = watchers.report(&objects);
@@ -197,7 +198,12 @@ async fn start(name: &str) -> DevCluster {
     let cluster = if name == "real" {
         DevCluster::start_real(Options { crds, ..Options::default() }).await
     } else {
-        let real = [Controller::Deployments, Controller::ReplicaSets, Controller::GarbageCollector];
+        let real = [
+            Controller::Deployments,
+            Controller::ReplicaSets,
+            Controller::Jobs,
+            Controller::GarbageCollector,
+        ];
         let own = |controller: &Controller| name == "embedded" || !real.contains(controller);
         let controllers = Controller::ALL.into_iter().filter(own).collect();
         DevCluster::start_embedded(EmbeddedOptions { controllers, crds, ..EmbeddedOptions::default() }).await

@@ -13,6 +13,7 @@ use mainstay_devcluster::DevCluster;
 use serde_json::{Value, json};
 
 use super::super::{pair, variable};
+use super::programs::Programs;
 use super::relay::Relay;
 use super::{api, resource};
 
@@ -36,6 +37,7 @@ const CHANGED: &[&str] = &[
     "foos",
     "deployments",
     "deployments",
+    "jobs",
     "replicasets",
     "replicasets",
     "pods",
@@ -56,7 +58,7 @@ pub(crate) struct Churn {
 
 impl Churn {
     /// Makes all changes and returns their number.
-    pub(crate) async fn run(cluster: &DevCluster, relay: &Relay) -> usize {
+    pub(crate) async fn run(cluster: &DevCluster, relay: &Relay, programs: &mut Programs) -> usize {
         let seed = variable("DIFFERENTIAL_SEED").map_or(1, |text| text.parse().expect("a seed"));
         let random = Rng::with_seed(seed);
         let mut churn = Self { random, client: client(cluster).await, alive: BTreeSet::new(), pods: 0 };
@@ -69,6 +71,7 @@ impl Churn {
             }
             if step % RESTART == FIRST_RESTART {
                 restart(cluster).await;
+                programs.restart_controllers().await;
                 churn.client = client(cluster).await;
             }
         }
@@ -100,6 +103,10 @@ impl Churn {
         };
         let done = match change {
             "create" => objects.create(&PostParams::default(), &object(body)).await.map(drop),
+            // Without a policy a Job leaves its Pods behind.
+            "delete" if plural == "jobs" => {
+                objects.delete(&name, &DeleteParams::background()).await.map(drop)
+            }
             "delete" => objects.delete(&name, &DeleteParams::default()).await.map(drop),
             "merge" => objects.patch(&name, &params, &Patch::Merge(body)).await.map(drop),
             "strategic" => objects.patch(&name, &params, &Patch::Strategic(body)).await.map(drop),
@@ -139,6 +146,13 @@ impl Churn {
                 body["spec"] = json!({"deploymentName": format!("of-{name}"), "replicas": replicas + 1});
             }
             "pods" => body["spec"] = pod,
+            // Everything else of a Job is immutable.
+            "jobs" => {
+                let pod = json!({"containers": [{"name": "c", "image": "image"}], "restartPolicy": "Never"});
+                body["spec"] = json!({
+                    "completions": 2, "parallelism": replicas.max(1), "template": {"spec": pod},
+                });
+            }
             _ => {
                 let selector = json!({"matchLabels": {"app": name}});
                 let template = json!({"metadata": {"labels": {"app": name}}, "spec": pod});

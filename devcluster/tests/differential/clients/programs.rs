@@ -32,6 +32,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// The running programs.
 pub(crate) struct Programs {
     folder: PathBuf,
+    kubeconfig: PathBuf,
     running: Vec<(&'static str, Child)>,
 }
 
@@ -47,39 +48,51 @@ impl Programs {
         let webhooks = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
         fs::write(certificates.join("tls.crt"), webhooks.cert.pem()).expect("a file");
         fs::write(certificates.join("tls.key"), webhooks.signing_key.serialize_pem()).expect("a file");
-        let assets = PathBuf::from(variable(ASSETS).expect("the folder of the programs"));
-        let flag = format!("-kubeconfig={}", kubeconfig.display());
+        let (kubeconfig, running) = (kubeconfig.to_owned(), Vec::new());
+        let mut programs = Self { folder, kubeconfig, running };
         let names = NAMES.into_iter().chain(controlled.then_some(CONTROLLERS));
-        let running = names.map(|name| {
-            let flags = match name {
-                "informers" => {
-                    vec![flag.clone(), format!("-namespace={NAMESPACE}"), "-selector=tier=a".to_owned()]
-                }
-                "sample-controller" => vec![flag.clone()],
-                CONTROLLERS => vec![
-                    format!("-{flag}"),
-                    format!("--cert-dir={}", folder.display()),
-                    "--leader-elect=false".to_owned(),
-                    "--controllers=deployment-controller,replicaset-controller,garbage-collector-controller"
-                        .to_owned(),
-                ],
-                _ => Vec::new(),
-            };
-            let file = |kind: &str| File::create(folder.join(format!("{name}.{kind}"))).expect("a file");
-            let child = Command::new(assets.join(name))
-                .args(flags)
-                .env_clear()
-                .envs([("HOME", folder.as_path()), ("TMPDIR", &folder), ("KUBECONFIG", kubeconfig)])
-                .env("KUBE_WATCHLIST_INCONSISTENCY_DETECTOR", (!UNCHECKED.contains(&name)).to_string())
-                .stdin(Stdio::piped())
-                .stdout(file("out"))
-                .stderr(file("err"))
-                .kill_on_drop(true)
-                .spawn();
-            (name, child.expect("a program"))
-        });
-        let running = running.collect();
-        Self { folder, running }
+        programs.running = names.map(|name| (name, programs.spawn(name))).collect();
+        programs
+    }
+
+    fn spawn(&self, name: &str) -> Child {
+        let folder = self.folder.as_path();
+        let flag = format!("-kubeconfig={}", self.kubeconfig.display());
+        let flags = match name {
+            "informers" => vec![flag, format!("-namespace={NAMESPACE}"), "-selector=tier=a".to_owned()],
+            "sample-controller" => vec![flag],
+            CONTROLLERS => vec![
+                format!("-{flag}"),
+                format!("--cert-dir={}", folder.display()),
+                "--leader-elect=false".to_owned(),
+                "--controllers=deployment-controller,replicaset-controller,job-controller,\
+                 garbage-collector-controller"
+                    .to_owned(),
+            ],
+            _ => Vec::new(),
+        };
+        let file = |kind: &str| File::create(folder.join(format!("{name}.{kind}"))).expect("a file");
+        let assets = PathBuf::from(variable(ASSETS).expect("the folder of the programs"));
+        let child = Command::new(assets.join(name))
+            .args(flags)
+            .env_clear()
+            .envs([("HOME", folder), ("TMPDIR", folder), ("KUBECONFIG", &self.kubeconfig)])
+            .env("KUBE_WATCHLIST_INCONSISTENCY_DETECTOR", (!UNCHECKED.contains(&name)).to_string())
+            .stdin(Stdio::piped())
+            .stdout(file("out"))
+            .stderr(file("err"))
+            .kill_on_drop(true)
+            .spawn();
+        child.expect("a program")
+    }
+
+    /// Starts the controllers of the real cluster again, if they run. After a list that hides a deletion and
+    /// a creation under the same name, the garbage collector would keep the dependents of the deleted object.
+    pub(crate) async fn restart_controllers(&mut self) {
+        if let Some(index) = self.running.iter().position(|(name, _)| *name == CONTROLLERS) {
+            self.running[index].1.kill().await.expect("the end");
+            self.running[index].1 = self.spawn(CONTROLLERS);
+        }
     }
 
     /// Ends the programs and checks what they printed.

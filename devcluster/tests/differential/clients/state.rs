@@ -76,7 +76,9 @@ fn unsettled(objects: &Objects) -> Option<String> {
             objects.get(&key).filter(|it| it["metadata"]["ownerReferences"][0]["uid"] == metadata["uid"])
         };
         match plural {
+            "pods" if metadata["ownerReferences"][0]["kind"] == "Job" => status["phase"] == "Succeeded",
             "pods" => status["phase"] == "Running",
+            "jobs" => status["succeeded"] == spec["completions"] && !status["completionTime"].is_null(),
             "replicasets" => available && metadata["labels"]["hello"] == "world",
             "deployments" => {
                 available
@@ -129,6 +131,12 @@ pub(crate) fn comparable(mut objects: Objects) -> Value {
             if let Some(conditions) = object["status"]["conditions"].as_array_mut() {
                 conditions.sort_by_key(|condition| condition["type"].to_string());
             }
+        }
+        if key.starts_with("replicasets/") {
+            without(object, &["f:deployment.kubernetes.io/revision-history"]);
+        }
+        if key.starts_with("jobs/") {
+            without(object, &["completionTime", "lastProbeTime"]);
         }
         if key.starts_with("pods/") {
             // The rest is by kwok, or by the embedded server's imitation of a kubelet.
