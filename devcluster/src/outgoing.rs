@@ -4,6 +4,8 @@
 
 #[cfg(feature = "http")]
 mod https;
+#[cfg(feature = "http")]
+mod trust;
 
 use std::time::Duration;
 

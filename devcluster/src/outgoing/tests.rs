@@ -7,6 +7,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use rcgen::{BasicConstraints, Certificate, CertificateParams, IsCa, KeyPair};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -28,6 +29,15 @@ impl TestServer {
     pub(crate) async fn start(answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static) -> Self {
         let authority = Authority::generate().unwrap();
         let (certificate, key) = authority.sign_server(&["127.0.0.1"]).unwrap();
+        Self { authority: authority.certificate.pem(), ..Self::serve(&certificate, &key, answer).await }
+    }
+
+    /// Starts a server with this certificate, which is its own authority.
+    async fn serve(
+        certificate: &Certificate,
+        key: &KeyPair,
+        answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static,
+    ) -> Self {
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)
@@ -59,7 +69,7 @@ impl TestServer {
                 connections.spawn(connection.serve_connection(TokioIo::new(stream), service));
             }
         });
-        Self { port, authority: authority.certificate.pem(), _tasks: tasks }
+        Self { port, authority: certificate.pem(), _tasks: tasks }
     }
 
     fn server(&self, authorities: &str) -> Server {
@@ -90,6 +100,24 @@ async fn a_server_of_another_authority_is_refused() {
     let other = Server { name: "localhost".to_owned(), ..server.server(&server.authority) };
     let error = post(&other, "localhost", "/", Vec::new(), LONG).await.unwrap_err();
     assert!(error.contains("x509: certificate is valid for"), "{error}");
+}
+
+#[tokio::test]
+async fn a_certificate_may_be_its_own_authority() {
+    let authority = Authority::generate().unwrap();
+    let signed = authority.sign_server(&["127.0.0.1"]).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let self_signed = (params.self_signed(&key).unwrap(), key);
+    for (certificate, key) in [signed, self_signed] {
+        let server = TestServer::serve(&certificate, &key, |_, review| review.clone()).await;
+        let server = server.server(&server.authority);
+        post(&server, "127.0.0.1", "/", b"1".to_vec(), LONG).await.unwrap();
+        let other = Server { name: "localhost".to_owned(), ..server };
+        let error = post(&other, "localhost", "/", b"1".to_vec(), LONG).await.unwrap_err();
+        assert!(error.contains("x509: certificate is valid for"), "{error}");
+    }
 }
 
 #[tokio::test]
