@@ -150,7 +150,7 @@ fn of_url(url: &str, authorities: Vec<u8>) -> Place {
 
 /// Returns a path without empty steps, escaped as Go does it.
 fn clean(path: &str) -> String {
-    /// What the path of a URL may contain.
+    /// Characters that the path of a URL may not contain.
     const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
         .remove(b'-')
         .remove(b'_')

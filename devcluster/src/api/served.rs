@@ -55,7 +55,7 @@ pub(super) struct Author<'a> {
     /// The subresource of the endpoint; empty for the object itself.
     pub(super) subresource: &'a str,
     pub(super) now: jiff::Timestamp,
-    /// What webhooks have converted for the write so far.
+    /// The objects that webhooks have converted for the write so far.
     pub(super) conversions: Option<&'a Conversions>,
 }
 

@@ -29,8 +29,8 @@ pub(super) struct Loopback {
     folder: TempDir,
 }
 
-/// What the file of a cluster keeps of its server, so that a kubeconfig stays valid: an object of the store
-/// that no kind serves.
+/// The part of a server that the file of its cluster keeps, so that a kubeconfig stays valid. The store has
+/// it as an object of no served kind.
 #[derive(Deserialize, Serialize)]
 struct Kept {
     identity: Saved,

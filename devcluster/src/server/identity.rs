@@ -26,8 +26,8 @@ pub(crate) struct Identity {
     saved: Saved,
 }
 
-/// The keys and certificates that stay the same when a cluster starts again from its file, in PEM. The certificate of the authority is
-/// made anew; clients that trust an earlier one of the same key trust it too.
+/// The keys and certificates that stay the same when a cluster starts again from its file, in PEM. The
+/// certificate of the authority is made anew; clients that trust an earlier one of the same key trust it too.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Saved {

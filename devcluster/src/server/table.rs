@@ -26,7 +26,7 @@ pub(super) struct Table {
     metadata: Convert,
 }
 
-/// What a row has of its object: the option `includeObject`.
+/// The part of its object that a row has: the option `includeObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Include {
     None,

@@ -112,7 +112,7 @@ impl Hooks {
             "otherca" => self.other.clone(),
             // The selector of this scenario's namespace.
             "here" => format!("{{matchLabels: {{kubernetes.io/metadata.name: {namespace}}}}}"),
-            // What most webhooks have, and the usual rules.
+            // The fields and rules of most webhooks.
             "base" => format!(
                 "sideEffects: None, admissionReviewVersions: [v1], namespaceSelector: {{matchLabels: \
                  {{kubernetes.io/metadata.name: {namespace}}}}}"

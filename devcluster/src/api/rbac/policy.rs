@@ -72,7 +72,7 @@ pub(super) struct Missing<'a>(&'a RoleRef);
 // === impl Policy ===
 
 impl Policy {
-    /// Reads all roles and bindings. What has not changed since `previous` is taken from there.
+    /// Reads all roles and bindings; unchanged ones are taken from `previous`.
     pub(super) fn read(store: &Store, previous: &Self) -> Self {
         let rules = |version: &Version| Arc::from(Rule::all_of(version.value()));
         let binding = |version: &Version| Arc::new(Binding::read(version));

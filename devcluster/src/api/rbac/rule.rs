@@ -1,4 +1,4 @@
-//! The rules of roles: what they allow, and which rules cover others.
+//! The rules of roles: the requests that they allow, and the rules that cover others.
 
 use serde_json::{Value, json};
 

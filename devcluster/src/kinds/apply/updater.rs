@@ -216,7 +216,7 @@ fn prune(
     last: &Owner,
 ) -> Result<(), String> {
     let same = |version: &str| version == resource.api_version;
-    // What another version applied before is not removed if only a webhook can say what it is here.
+    // Only a webhook could convert the fields that another version applied before, so none is removed.
     if last.fields.is_empty() || resource.converter.is_some() && !same(&last.api_version) {
         return Ok(());
     }

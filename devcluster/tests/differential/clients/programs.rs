@@ -99,7 +99,7 @@ impl Programs {
     pub(crate) async fn end(self, objects: &Objects, report: &mut Report) {
         for (name, mut child) in self.running {
             if name == CONTROLLERS {
-                // It logs each conflict that it resolves; what counts is what it makes of the objects.
+                // It logs each conflict that it resolves. Only the final objects count.
                 if let Some(status) = child.try_wait().expect("a status") {
                     report.problems.push(format!("{name}: {status}"));
                 }

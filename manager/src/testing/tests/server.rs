@@ -1,4 +1,4 @@
-//! What the server in memory does as a real one, and what is simpler.
+//! The server in memory beside a real one: the same answers, and those that are simpler.
 
 use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1::Namespace;

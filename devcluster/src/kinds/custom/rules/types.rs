@@ -39,7 +39,7 @@ pub(in crate::kinds::custom) enum Declared {
 pub(super) const BOOL: Declared = Declared::Plain("bool");
 pub(super) const INT: Declared = Declared::Plain("int");
 pub(super) const STRING: Declared = Declared::Plain("string");
-/// What the authorizer and its checks are. The library cannot run them, so they all have one type.
+/// The type of the authorizer and of its checks. The library cannot run them, so they all have one type.
 pub(super) const AUTHORIZER: Declared = Declared::Plain("kubernetes.authorization.Authorizer");
 
 impl Declared {
