@@ -21,8 +21,10 @@ const SUITES: [&str; 5] = ["client", "cache", "builder", "webhook", "manager"];
 const PATIENCE: Duration = Duration::from_mins(15);
 
 /// Specs that pass on one of the servers only: suite, a part of the name, reason.
-const ALLOWED: &[(&str, &str, &str)] =
-    &[("client", "approve CSRs", "the embedded server signs no certificates, and has no subresource for it")];
+const ALLOWED: &[(&str, &str, &str)] = &[
+    ("client", "approve CSRs", "the embedded server signs no certificates, and has no subresource for it"),
+    ("cache", "get informer to be cancelled", "fails on any server if the list is faster than the check"),
+];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn suites_of_envtest_pass_the_same_specs_on_both_servers() {
