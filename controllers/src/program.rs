@@ -34,10 +34,9 @@ pub fn program_with(sockets: Sockets) -> Program {
         .setup(|manager| Ok(register(manager, sockets)?))
         .page_command(why::command());
     #[cfg(feature = "dev")]
-    let schema = program.schema().clone();
-    #[cfg(feature = "dev")]
     let program = program
-        .command(crate::dev::command(), move |matches| crate::dev::run(matches, &schema))
+        .dev_configuration(crate::dev::CONFIGURATION)
+        .on_dev(crate::dev::begin)
         .command(mainstay_devcluster::command::command(), |matches| {
             mainstay_devcluster::command::run(matches, &["cluster"])
         });

@@ -241,6 +241,12 @@ impl Cache {
         self.0.statuses()
     }
 
+    /// Returns every declared store of this cache, in the order of declaration.
+    #[cfg(feature = "dev")]
+    pub(crate) fn stores(&self) -> Vec<Arc<UntypedStore>> {
+        self.0.stores()
+    }
+
     /// Waits until every store declared so far has been listed once, or was found not to be served or not
     /// readable. Does not end before [`Cache::run`] has begun, or while the API server cannot be reached.
     ///

@@ -19,6 +19,7 @@ mod tasks;
 pub(crate) mod term;
 mod worker;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ use self::worker::Pause;
 use crate::key::{Key, KindId, KindScope, NamespacedName};
 use crate::queue::{QueueMetrics, QueueSettings};
 use crate::rbac::{Access, Need, Place, Within};
-use crate::reconcile::{DynReconciler, Part, Reconciler, RunEnvironment, Writes};
+use crate::reconcile::{DynReconciler, Outcome, Part, Reconciler, RunEnvironment, Writes};
 use crate::watch::{EnqueueForObject, EnqueueForOwner, EventHandler, Source, StoreSource, Watched};
 
 pub use directory::{ControllerStatus, ControllerView, Directory, KeyText, ReconcileRefused, Wanted};
@@ -144,7 +145,12 @@ pub(crate) struct Environment {
     /// Cancelled to end the controller's sources and queue. Its workers end earlier, with the term.
     pub(crate) stop: CancellationToken,
     pub(crate) removal: Removal,
+    pub(crate) observer: Option<RunObserver>,
 }
+
+/// A function that is called at the end of each reconcile, on its worker, with the name of the controller,
+/// the key and the outcome. It must be quick and never block.
+pub(crate) type RunObserver = Arc<dyn Fn(&str, &dyn fmt::Display, &Outcome) + Send + Sync>;
 
 /// The signals and the grace period for the removal of a controller from a running manager.
 pub(crate) struct Removal {

@@ -18,6 +18,8 @@ mod guard;
 mod handle;
 mod lifecycle;
 mod members;
+#[cfg(feature = "dev")]
+mod observe;
 mod options;
 mod preflight;
 mod readiness;
@@ -31,7 +33,7 @@ mod testing;
 
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -39,7 +41,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{BindAddress, Loaded, ManagerConfiguration};
-use crate::controller::{ControllerMetrics, Directory, Grace, Registration, Removal, Term};
+use crate::controller::{ControllerMetrics, Directory, Grace, Registration, Removal, RunObserver, Term};
 use crate::election::{ElectionSettings, InvalidSettings, Notice, OnLost};
 use crate::health::Checks;
 use crate::inspect::{OwnPages, PageError};
@@ -111,6 +113,8 @@ struct Shared {
     pages: OwnPages,
     readiness_list: ReadinessList,
     preflight: Preflight,
+    /// The observer of the runs of all controllers that are registered after it was set; empty without one.
+    run_observer: OnceLock<RunObserver>,
     /// The bound ports of the servers until `run` takes them; `None` after that.
     unstarted: Mutex<Option<Unstarted>>,
     probes_addr: Option<SocketAddr>,
@@ -188,6 +192,7 @@ impl Manager {
             pages: OwnPages::default(),
             readiness_list: ReadinessList::default(),
             preflight: Preflight::default(),
+            run_observer: OnceLock::new(),
             probes_addr: probes.as_ref().map(Bound::local_addr),
             metrics_addr: metrics.as_ref().map(Bound::local_addr),
             inspect_addr: inspect.as_ref().map(Bound::local_addr),

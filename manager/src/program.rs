@@ -1,5 +1,5 @@
 //! A whole binary in one call: the commands `run`, `inspect`, `crd`, `rbac`, `manifests`, `config` and
-//! `version`, and commands that it adds.
+//! `version`, `dev` with the feature of this name, and commands that it adds.
 //!
 //! The topmost module, and the only one that uses clap and tracing-subscriber. It needs the feature
 //! `program`, which is on by default; a process with its own command line and logging builds a [`Manager`]
@@ -9,6 +9,8 @@
 //! 1. Exit code 2 means that the input was wrong; standard error has the problems, one line each.
 //! 2. Standard output has only the result of the command, the same bytes for the same input.
 
+#[cfg(feature = "dev")]
+mod dev;
 mod flags;
 mod inspect;
 pub mod logging;
@@ -38,6 +40,8 @@ use manifests::{ManifestsArgs, ManifestsFlags, Shown};
 use rbac::{RbacArgs, RbacFlags, Wiring, yaml};
 use run::RunArgs;
 
+#[cfg(feature = "dev")]
+pub use dev::{DevContext, Story};
 pub use flags::ConfigFlags;
 pub use inspect::{PageCommand, ShortDuration};
 pub use manifests::Sizes;
@@ -46,7 +50,7 @@ type Setup = Box<dyn for<'a> FnOnce(&'a Manager) -> LocalBoxFuture<'a, Result<()
 type OwnCommand = Box<dyn FnOnce(&ArgMatches) -> ExitCode>;
 
 /// The `main` of a binary with the commands `run`, `inspect`, `crd`, `rbac`, `manifests`, `config` and
-/// `version`, and commands that the binary adds.
+/// `version`, `dev` with the feature of this name, and commands that the binary adds.
 ///
 /// ```no_run
 /// use mainstay::program::Program;
@@ -77,6 +81,8 @@ pub struct Program {
     setup: Setup,
     own: Vec<(Command, OwnCommand)>,
     page_commands: Vec<PageCommand>,
+    #[cfg(feature = "dev")]
+    dev: dev::Additions,
 }
 
 /// The outcome of a command of the binary, and with it the exit code of the process.
@@ -115,6 +121,9 @@ enum Parsed {
     Rbac(Box<RbacArgs>),
     /// The command is `manifests`: wire the manager and write the files that install it.
     Manifests(Box<ManifestsArgs>),
+    /// The command is `dev`: run the manager on a cluster of its own.
+    #[cfg(feature = "dev")]
+    Dev(Box<dev::DevArgs>),
     /// The command is one that the binary adds: its index in [`Program::own`], and its arguments.
     Own(usize, ArgMatches),
 }
@@ -157,10 +166,12 @@ impl Program {
             setup: Box::new(|_| Box::pin(async { Ok(()) })),
             own: Vec::new(),
             page_commands: Vec::new(),
+            #[cfg(feature = "dev")]
+            dev: dev::Additions::default(),
         }
     }
 
-    /// Sets the CRDs that the command `crd` prints.
+    /// Sets the CRDs that the command `crd` prints, `manifests` writes and `dev` installs.
     pub fn crds(mut self, crds: impl IntoIterator<Item = CustomResourceDefinition>) -> Self {
         self.crds = crds.into_iter().collect();
         self
@@ -263,6 +274,11 @@ impl Program {
                 let output = &mut Output { command: Vec::new(), out, err };
                 manifests::run(&shown, *args, setup, output).into()
             }
+            #[cfg(feature = "dev")]
+            Parsed::Dev(args) => {
+                let Self { name, version, crds, setup, dev: additions, .. } = self;
+                dev::run(dev::Parts { name, version, crds, setup, additions }, *args).into()
+            }
             Parsed::Own(index, matches) => self.own.swap_remove(index).1(&matches),
         }
     }
@@ -304,6 +320,8 @@ impl Program {
         }
         match name {
             "run" => return self.run(flags),
+            #[cfg(feature = "dev")]
+            "dev" => return Ok(Parsed::Dev(Box::new(self.dev(flags)?))),
             "rbac" => return self.rbac(flags),
             "manifests" => return self.manifests(flags),
             "inspect" => inspect::run(flags, &self.schema, output)?,
@@ -328,6 +346,8 @@ impl Program {
         let own = self.own.iter().map(|(command, _)| command);
         let own = own.chain(self.page_commands.iter().map(|page| &page.command)).cloned();
         let version = Command::new("version").about("Print the version");
+        #[cfg(feature = "dev")]
+        let own = std::iter::once(dev::command()).chain(own);
         Command::new(self.name)
             .version(self.version)
             .about(self.about)

@@ -31,6 +31,7 @@ pub mod rights;
 pub mod wait;
 
 pub mod checks;
+pub mod greetings;
 pub mod manager;
 pub mod process;
 pub mod restless;

@@ -23,15 +23,21 @@ pub struct Terminal {
 impl Terminal {
     /// Starts the command `binary` with these arguments, and with the environment of the test.
     pub fn start(binary: &str, arguments: &[&str]) -> Self {
-        let mut child = Command::new(binary)
-            .args(arguments)
+        let mut command = Command::new(binary);
+        command.args(arguments);
+        Self::run(command)
+    }
+
+    /// Starts a command.
+    pub fn run(mut command: Command) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
-            .unwrap_or_else(|error| panic!("{binary} cannot be started: {error}"));
+            .unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
         let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
             panic!("both outputs are piped")
         };

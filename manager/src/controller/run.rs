@@ -74,8 +74,9 @@ async fn live<Q: Key>(
     registration: Registration<Q>,
     environment: Environment,
 ) -> Result<(), ControllerError> {
-    let Environment { mut settings, term, directory, metrics, queue_metrics, stop, removal, .. } =
-        environment;
+    let Environment {
+        mut settings, term, directory, metrics, queue_metrics, stop, removal, observer, ..
+    } = environment;
     let Registration { controller: Controller { primary, pause, writes, .. }, reconciler } = registration;
     removal.stage.send_modify(|stage| stage.living = true);
     let (name, queue) = (Arc::clone(&port.name), &port.queue);
@@ -99,6 +100,7 @@ async fn live<Q: Key>(
         term: term.clone(),
         metrics: counted.clone(),
         pause,
+        observer,
     });
     let mut work = RunningParts { pool, sources: NamedTasks::default(), failure: None };
     let mut open = term.subscribe();

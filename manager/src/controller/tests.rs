@@ -154,6 +154,7 @@ impl<Q: Key> Bench<Q> {
             queue_metrics: QueueMetrics::register(&registry),
             stop: stop.clone(),
             removal: Removal::never(),
+            observer: None,
         };
         assert!(registration.problem().is_none());
         let (future, port) = registration.open(environment);

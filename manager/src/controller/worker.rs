@@ -17,7 +17,7 @@ use tracing::{Instrument as _, Span, debug, error, error_span, trace};
 
 use super::metrics::{Counted, OneController};
 use super::term::{Term, Work};
-use super::{ControllerSettings, NamedTasks};
+use super::{ControllerSettings, NamedTasks, RunObserver};
 use crate::key::{Key, KindId, panic_text};
 use crate::queue::{Retried, Running, WorkQueue};
 use crate::reconcile::{Context, DynReconciler, Outcome, ReconcileError, Retry, RunEnvironment};
@@ -41,6 +41,7 @@ pub(super) struct WorkerContext<Q: Key> {
     pub(super) term: Term,
     pub(super) metrics: OneController,
     pub(super) pause: Option<Pause<Q>>,
+    pub(super) observer: Option<RunObserver>,
 }
 
 /// The workers of a controller. Their number can change while they run.
@@ -223,6 +224,9 @@ impl<Q: Key> WorkerContext<Q> {
     /// Returns the key to the queue after a reconcile, counts the outcome in the metrics and logs it. The
     /// table in the doc of `reconcile` describes this function.
     fn conclude(&self, running: Running<Q>, outcome: Option<Outcome>) {
+        if let (Some(observer), Some(outcome)) = (&self.observer, &outcome) {
+            observer(&self.name, running.key(), outcome);
+        }
         match outcome {
             Some(Ok(action)) => {
                 if let Some(delay) = action.requeue() {

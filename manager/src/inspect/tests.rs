@@ -136,6 +136,7 @@ impl<Q: Key> Live<Q> {
             queue_metrics: QueueMetrics::register(&registry),
             stop: stop.clone(),
             removal: Removal::never(),
+            observer: None,
         };
         let (run, _post) = registration.open(environment);
         let mut life = JoinSet::new();

@@ -43,6 +43,7 @@ impl Shared {
             queue_metrics: self.queue_metrics.clone(),
             stop: stop.child_token(),
             removal,
+            observer: self.run_observer.get().cloned(),
         }
     }
 }

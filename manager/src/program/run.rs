@@ -94,7 +94,7 @@ fn reviewed(missing: &MissingRights) -> Exit {
 
 /// Builds the runtime of the reconciles. It has at least two threads, also on one CPU, because one reconcile
 /// that blocks its thread must not stop all others and finally fail the liveness probe.
-fn runtime() -> io::Result<Runtime> {
+pub(super) fn runtime() -> io::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     // The variable takes precedence, even with the value 1.
     if std::env::var_os(THREADS_VARIABLE).is_none() {
@@ -105,7 +105,7 @@ fn runtime() -> io::Result<Runtime> {
 
 /// Returns whether another command line or configuration would prevent this error of a manager; a retry would
 /// not.
-fn is_wrong_input(problem: &(dyn Error + 'static)) -> bool {
+pub(super) fn is_wrong_input(problem: &(dyn Error + 'static)) -> bool {
     let connect = |error: &ConnectError| !matches!(error, ConnectError::Credentials { .. });
     if let Some(error) = problem.downcast_ref::<RegisterError>() {
         // The file can override every setting made in code.

@@ -4,6 +4,8 @@
 
 mod chaos;
 mod dev;
+mod dev_program;
+mod dev_watch;
 mod end;
 mod freeze;
 mod install;

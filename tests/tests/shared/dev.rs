@@ -17,7 +17,7 @@ async fn dev_runs_its_sample_on_an_existing_cluster_and_deletes_it() {
         (config.display().to_string(), cluster.kubeconfig_path().display().to_string());
     let arguments = ["dev", "--kubeconfig", &kubeconfig, "--config", &config];
     let mut dev = Terminal::start(env!("CARGO_BIN_EXE_mainstay-under-test"), &arguments);
-    let ready = dev.line_with("default/hello is Ready").await;
+    let ready = dev.line_with("WaitDeployment default/hello: Ready=True").await;
     assert!(ready.is_some(), "dev ended early: {:?}", dev.ended().await);
     assert!(
         !dev.printed().iter().any(|line| line.contains("starting a control plane")),

@@ -1,0 +1,134 @@
+//! Builds the program with cargo, as it was built when it started.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde::Deserialize;
+use tokio::process::Command;
+
+use crate::reconcile::BoxError;
+
+/// The command that builds the program.
+#[derive(Debug)]
+pub(super) struct Build {
+    /// The manifest of the package.
+    manifest: PathBuf,
+    /// The name of the binary or example.
+    target: String,
+    arguments: Vec<OsString>,
+}
+
+/// The result of a build.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Built {
+    /// The executable; `None` if the build failed.
+    pub(super) executable: Option<PathBuf>,
+    /// The folders of the packages on this machine that the program consists of, as far as they were built.
+    pub(super) packages: BTreeSet<PathBuf>,
+}
+
+/// The parts of a line of `cargo build --message-format json` that are used.
+#[derive(Deserialize)]
+struct Message {
+    #[serde(default)]
+    package_id: String,
+    manifest_path: Option<PathBuf>,
+    executable: Option<PathBuf>,
+    target: Option<Target>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+}
+
+// === impl Build ===
+
+impl Build {
+    /// Returns the command that builds the running program. The package is the one that `cargo run` started, or that
+    /// of the current folder.
+    ///
+    /// # Errors
+    /// There is no manifest in the current folder or above it.
+    pub(super) fn of_this_program() -> Result<Self, String> {
+        let executable = env::current_exe().map_err(|error| format!("the running program: {error}"))?;
+        let folder = match env::var_os("CARGO_MANIFEST_DIR") {
+            Some(folder) => PathBuf::from(folder),
+            None => env::current_dir().map_err(|error| format!("the current folder: {error}"))?,
+        };
+        Self::of(&executable, &folder)
+    }
+
+    fn of(executable: &Path, folder: &Path) -> Result<Self, String> {
+        let manifest = folder.ancestors().map(|folder| folder.join("Cargo.toml")).find(|file| file.is_file());
+        let manifest = manifest.ok_or_else(|| {
+            let folder = folder.display();
+            format!(
+                "{folder}: no Cargo.toml here or above; --watch builds the program with cargo in its package"
+            )
+        })?;
+        let target = executable.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name_of = |folder: Option<&Path>| folder.and_then(Path::file_name).unwrap_or_default().to_owned();
+        let mut folder = executable.parent();
+        let is_example = name_of(folder) == "examples";
+        if is_example {
+            folder = folder.and_then(Path::parent);
+        }
+        let profile = name_of(folder);
+        let mut arguments: Vec<OsString> =
+            ["build", "--message-format", "json-render-diagnostics", "--manifest-path"]
+                .map(Into::into)
+                .into();
+        arguments.push(manifest.clone().into());
+        arguments.extend([if is_example { "--example" } else { "--bin" }, &target].map(OsString::from));
+        if profile != "debug" {
+            arguments.extend(["--profile".into(), profile]);
+        }
+        Ok(Self { manifest, target, arguments })
+    }
+
+    /// Returns the folder of the package.
+    pub(super) fn package(&self) -> &Path {
+        self.manifest.parent().unwrap_or(Path::new("."))
+    }
+
+    /// Runs the build. cargo prints its progress and the errors of the compiler on standard error.
+    ///
+    /// # Cancel safety
+    /// Dropping it kills cargo.
+    pub(super) async fn run(&self) -> Result<Built, BoxError> {
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(&cargo);
+        command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        let child = command.spawn().map_err(|error| format!("{}: {error}", Path::new(&cargo).display()))?;
+        let output = child.wait_with_output().await?;
+        let mut built = self.built(&String::from_utf8_lossy(&output.stdout));
+        if !output.status.success() {
+            built.executable = None;
+        }
+        Ok(built)
+    }
+
+    /// Reads the messages of cargo.
+    fn built(&self, messages: &str) -> Built {
+        let mut built = Built::default();
+        for message in messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok()) {
+            let Message { package_id, manifest_path, executable, target } = message;
+            if package_id.starts_with("path+")
+                && let Some(folder) = manifest_path.as_deref().and_then(Path::parent)
+            {
+                built.packages.insert(folder.to_owned());
+            }
+            if executable.is_some() && target.is_some_and(|target| target.name == self.target) {
+                built.executable = executable;
+            }
+        }
+        built
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! The differences between two versions of a status, as texts for a person.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// Longest text of a condition's message, in bytes.
+const LONGEST: usize = 200;
+
+/// Returns a text for the conditions with another status or reason, and with `scalars` one before it for the
+/// plain values that differ.
+pub(super) fn changes(old: &Value, new: &Value, scalars: bool) -> Vec<String> {
+    let mut texts = Vec::new();
+    let values = if scalars { plain_values(old, new) } else { String::new() };
+    if !values.is_empty() {
+        texts.push(format!("status{values}"));
+    }
+    let differs = |condition: &&Value| {
+        let before = conditions(old).iter().find(|before| before["type"] == condition["type"]);
+        let same = |field: &str| before.is_some_and(|before| before[field] == condition[field]);
+        !same("status") || !same("reason")
+    };
+    let changed: Vec<_> = conditions(new).iter().filter(differs).collect();
+    if let Some(first) = changed.first() {
+        let all: Vec<_> = changed.iter().map(|condition| described(condition)).collect();
+        // The others mostly repeat it.
+        let message = first["message"].as_str().unwrap_or_default();
+        let message = &message[..message.floor_char_boundary(LONGEST)];
+        texts.push(all.join(", ") + if message.is_empty() { "" } else { ": " } + message);
+    }
+    texts
+}
+
+/// Returns each changed number, text and truth value of a status as ` NAME=VALUE`.
+fn plain_values(old: &Value, new: &Value) -> String {
+    let mut text = String::new();
+    for (name, value) in new.as_object().into_iter().flatten() {
+        // Every status has it, and it follows the spec.
+        let is_shown = name != "observedGeneration" && !value.is_array() && !value.is_object();
+        if is_shown && old[name] != *value {
+            // Writing to a String cannot fail.
+            write!(text, " {name}={value}").ok();
+        }
+    }
+    text
+}
+
+fn conditions(status: &Value) -> &[Value] {
+    status["conditions"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Returns a condition as `Ready=False (Reason)`.
+fn described(condition: &Value) -> String {
+    let field = |name: &str| condition[name].as_str().unwrap_or_default();
+    let (status, reason) = (format!("{}={}", field("type"), field("status")), field("reason"));
+    if reason.is_empty() { status } else { format!("{status} ({reason})") }
+}

@@ -1,0 +1,58 @@
+use serde_json::json;
+
+use super::*;
+use crate::reconcile::ReconcileError;
+
+#[test]
+fn a_change_of_status_shows_plain_values_and_changed_conditions() {
+    let old = json!({
+        "ready": 1, "phase": "Open", "observedGeneration": 1,
+        "conditions": [{"type": "Ready", "status": "True"}, {"type": "Full", "status": "False"}],
+    });
+    let new = json!({
+        "ready": 2, "phase": "Open", "observedGeneration": 2, "items": ["a"],
+        "conditions": [
+            {"type": "Ready", "status": "False", "reason": "Late", "message": "1 of 2"},
+            {"type": "Full", "status": "False", "message": "2 of 5"},
+            {"type": "Stalled", "status": "False", "reason": "Late", "message": "1 of 2 again"},
+        ],
+    });
+    assert_eq!(
+        changes(&old, &new, true),
+        ["status ready=2", "Ready=False (Late), Stalled=False (Late): 1 of 2"]
+    );
+    assert_eq!(changes(&old, &new, false), ["Ready=False (Late), Stalled=False (Late): 1 of 2"]);
+    assert_eq!(changes(&Value::Null, &old, false), ["Ready=True, Full=False"]);
+    assert_eq!(changes(&new, &new, true), [""; 0]);
+}
+
+#[tokio::test]
+async fn runs_are_told_at_first_and_when_their_outcome_changes() {
+    let (narrator, _news) = Narrator::new(Story::begun(Duration::ZERO), "shop", &[]);
+    let failed = |error: &'static str| Err(ReconcileError::from(error));
+    let run = |outcome: Outcome| narrator.run("orders", "default/tea", &outcome);
+    assert_eq!(run(Ok(Action::Done)).unwrap(), "orders: first reconcile of default/tea");
+    assert_eq!(run(Ok(Action::RequeueAfter(Duration::from_secs(1)))), None);
+    assert_eq!(run(failed("no tea")).unwrap(), "orders: reconcile of default/tea failed: no tea");
+    assert_eq!(run(failed("no tea")), None);
+    assert_eq!(run(failed("no milk")).unwrap(), "orders: reconcile of default/tea failed: no milk");
+    assert_eq!(run(Ok(Action::Done)).unwrap(), "orders: default/tea reconciled without an error again");
+    assert_eq!(run(Ok(Action::Done)), None);
+    let other = narrator.run("orders", "milk", &Ok(Action::RequeueAfter(Duration::from_secs(5))));
+    assert_eq!(other.unwrap(), "orders: first reconcile of milk; next in 5s");
+}
+
+#[test]
+fn only_events_of_the_program_are_told() {
+    let (narrator, _news) = Narrator::new(Story::begun(Duration::ZERO), "shop", &[]);
+    let told = |reporter: &str| {
+        let event = json!({
+            "metadata": {}, "eventTime": null, "reportingController": reporter, "type": "Warning",
+            "reason": "Full", "note": "no room", "regarding": {"kind": "Order", "namespace": "a", "name": "b"},
+        });
+        narrator.event(&serde_json::from_value(event).unwrap())
+    };
+    let line = "Order a/b: Event Warning Full: no room";
+    assert_eq!((told("shop/orders").as_deref(), told("shop").as_deref()), (Some(line), Some(line)));
+    assert_eq!((told("shopper"), told("kubelet")), (None, None));
+}
