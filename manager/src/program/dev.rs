@@ -157,7 +157,7 @@ impl Program {
     pub(super) fn dev(&self, matches: &ArgMatches) -> Result<DevArgs, Failure> {
         let flags = DevFlags::from_arg_matches(matches)?;
         let (loaded, source) = self.dev.configured(&flags.config, &self.schema)?;
-        let samples = objects::read(flags.samples.as_deref()).map_err(|problem| failure(problem.into()))?;
+        let samples = objects::read(flags.samples.as_deref()).map_err(|problem| failure(&problem.into()))?;
         let parent = watch::parent();
         let build = (flags.watch && parent.is_none()).then(Build::of_this_program).transpose();
         let build = build.map_err(Failure::wrong_input)?;
@@ -173,7 +173,7 @@ pub(super) fn command() -> Command {
 
 /// Runs the command `dev` until Ctrl-C.
 pub(super) fn run(parts: Parts, args: DevArgs) -> Exit {
-    start(parts, args).map_or_else(|problem| failure(problem).print(&mut io::stderr()), |()| Exit::Success)
+    start(parts, args).map_or_else(|problem| failure(&problem).print(&mut io::stderr()), |()| Exit::Success)
 }
 
 fn start(parts: Parts, mut args: DevArgs) -> Result<(), BoxError> {
@@ -322,11 +322,10 @@ impl Additions {
 }
 
 /// Returns the outcome of the command for its error.
-fn failure(problem: BoxError) -> Failure {
+fn failure(problem: &BoxError) -> Failure {
     if let Some(WrongSamples(problems)) = problem.downcast_ref() {
-        let text = problems.iter().map(|problem| format!("error: {problem}\n")).collect();
-        return Failure { exit: Exit::WrongInput, text };
+        return Failure::wrong_input(problems.join("\nerror: "));
     }
-    let chain = Chain(&*problem);
-    if is_wrong_input(&*problem) { Failure::wrong_input(chain) } else { Failure::other(chain) }
+    let chain = Chain(&**problem);
+    if is_wrong_input(&**problem) { Failure::wrong_input(chain) } else { Failure::other(chain) }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -64,15 +64,16 @@ pub(super) fn read(folder: Option<&Path>) -> Result<Vec<Sample>, WrongSamples> {
         folder => folder.unwrap_or(default),
     };
     let unreadable =
-        |path: &Path, error: io::Error| WrongSamples(vec![format!("samples {}: {error}", path.display())]);
-    let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
-    let mut files: Vec<PathBuf> =
-        entries.map_err(|error| unreadable(folder, error))?.iter().map(fs::DirEntry::path).collect();
+        |path: &Path, error: &io::Error| WrongSamples(vec![format!("samples {}: {error}", path.display())]);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(|error| unreadable(folder, &error))? {
+        files.push(entry.map_err(|error| unreadable(folder, &error))?.path());
+    }
     files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml"));
     files.sort();
     let (mut samples, mut problems) = (Vec::new(), Vec::new());
     for file in files {
-        let text = fs::read_to_string(&file).map_err(|error| unreadable(&file, error))?;
+        let text = fs::read_to_string(&file).map_err(|error| unreadable(&file, &error))?;
         for sample in documents(&file.display().to_string(), &text) {
             match sample {
                 Ok(sample) => samples.push(sample),

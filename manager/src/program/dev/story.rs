@@ -112,7 +112,9 @@ impl Narrator {
                 What::Line(line) => vec![line],
                 What::Change(old, new) => self.told(old.as_ref(), new.as_ref()),
             };
-            lines.iter().for_each(|line| print_at(at, line));
+            for line in lines {
+                print_at(at, &line);
+            }
         }
     }
 

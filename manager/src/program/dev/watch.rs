@@ -65,19 +65,18 @@ pub(super) async fn run(
         story.print("building the program");
         let began = Instant::now();
         // Biased: after an interrupt the result does not matter.
-        let built = tokio::select! {
+        let result = tokio::select! {
             biased;
             () = interrupts.requested() => break Ok(()),
-            built = build.run() => built,
+            result = build.run() => match result {
+                Ok(result) => result,
+                Err(problem) => break Err(problem),
+            },
         };
-        let built = match built {
-            Ok(built) => built,
-            Err(problem) => break Err(problem),
-        };
-        for package in &built.packages {
+        for package in &result.packages {
             sources.add_package(package).await;
         }
-        if let Some(executable) = built.executable {
+        if let Some(executable) = result.executable {
             story.print(format_args!("built in {:.1} s", began.elapsed().as_secs_f64()));
             stop(child.take(), story).await?;
             child = Some(start(&executable, kubeconfig, story)?);
@@ -92,7 +91,7 @@ pub(super) async fn run(
                 () = interrupts.requested() => break true,
                 Some(status) = OptionFuture::from(child.as_mut().map(|child| child.process.wait())) => {
                     child = None;
-                    story.print(describe_end(&status?));
+                    story.print(describe_end(status?));
                 }
                 () = sources.changed() => break false,
             }
@@ -146,6 +145,6 @@ async fn stop(child: Option<Running>, story: &Story) -> io::Result<()> {
     process.kill().await
 }
 
-fn describe_end(status: &ExitStatus) -> String {
+fn describe_end(status: ExitStatus) -> String {
     format!("the manager ended by itself ({status}); save a file to build and start it again")
 }
