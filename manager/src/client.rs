@@ -14,6 +14,7 @@
 //! | own an object, or some of its fields | [`Applier::ensure`]: server-side apply, sent only if needed |
 //! | change an object that others write too | [`Patcher::ensure`]: create, or patch of the version read |
 //! | write a status | [`Applier::ensure_status`] or [`Patcher::ensure_status`] |
+//! | change a condition in a status | [`set_condition`] |
 //! | see the effect of a write in advance | `dry_run` and `dry_run_status` of both |
 //! | delete an object together with its owner | [`controller_reference`] or [`set_controller_reference`] |
 //! | clean up before a deletion | [`ObjectReconciler`](crate::reconcile::ObjectReconciler) or [`Finalizer`] |
@@ -86,6 +87,7 @@
 //! 3. The observer sees a write before the caller gets the response.
 
 pub mod apply;
+pub mod condition;
 pub mod connect;
 pub mod current;
 pub mod effect;
@@ -103,6 +105,7 @@ mod call;
 
 pub(crate) use apply::APPLY;
 pub use apply::{Applier, Authority};
+pub use condition::set_condition;
 pub use connect::{ConnectError, Connections, Fenced, Role};
 pub use current::{Current, Extent, Live, live};
 pub use effect::Effect;
