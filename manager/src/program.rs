@@ -171,9 +171,9 @@ impl Program {
         }
     }
 
-    /// Sets the CRDs that the command `crd` prints, `manifests` writes and `dev` installs.
+    /// Adds CRDs, which the command `crd` prints, `manifests` writes and `dev` installs.
     pub fn crds(mut self, crds: impl IntoIterator<Item = CustomResourceDefinition>) -> Self {
-        self.crds = crds.into_iter().collect();
+        self.crds.extend(crds);
         self
     }
 
@@ -190,7 +190,7 @@ impl Program {
         self
     }
 
-    /// Sets the names of the program's controllers. A configuration file may name no others.
+    /// Adds the names of controllers of the program. A configuration file may name no others.
     pub fn controllers(mut self, names: impl IntoIterator<Item = &'static str>) -> Self {
         self.schema = self.schema.controllers(names);
         self

@@ -66,9 +66,10 @@ impl ConfigSchema {
         Self::default()
     }
 
-    /// Sets the names of the only controllers that the configuration file may have settings of.
+    /// Adds names of controllers. Once called, the configuration file may have settings of these controllers
+    /// only.
     pub fn controllers(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.controllers = Some(names.into_iter().map(Into::into).collect());
+        self.controllers.get_or_insert_default().extend(names.into_iter().map(Into::into));
         self
     }
 
