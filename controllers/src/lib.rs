@@ -8,6 +8,7 @@
 #[cfg(feature = "dev")]
 mod dev;
 mod program;
+mod scaffold;
 
 pub mod register;
 

@@ -7,6 +7,7 @@ use mainstay::config::ConfigSchema;
 use mainstay::program::{Program, Sizes};
 
 use crate::register::{CONTROLLERS, Sockets, register};
+use crate::scaffold;
 use crate::settings::{PROBE_POLICY, ProbePolicy, WAIT_DEPLOYMENT, WaitDeploymentSettings};
 use crate::why;
 
@@ -32,7 +33,9 @@ pub fn program_with(sockets: Sockets) -> Program {
         .section::<ProbePolicy>(PROBE_POLICY)
         .section::<WaitDeploymentSettings>(WAIT_DEPLOYMENT)
         .setup(|manager| Ok(register(manager, sockets)?))
-        .page_command(why::command());
+        .page_command(why::command())
+        .command(scaffold::new_command(), scaffold::run_new)
+        .command(scaffold::add_command(), scaffold::run_add);
     #[cfg(feature = "dev")]
     let program = program
         .dev_configuration(crate::dev::CONFIGURATION)

@@ -6,6 +6,7 @@
 
 mod guides;
 mod imports;
+mod templates;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,6 +65,7 @@ const CONTROLLERS: House = House {
     rooms: &[
         "program",
         "dev",
+        "scaffold",
         "register",
         "why",
         "wait_deployment",

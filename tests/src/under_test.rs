@@ -1,5 +1,5 @@
 //! The binary `mainstay` whose probes abort the process rather than leave loopback; or a slow, a restless or
-//! a greeting program.
+//! a greeting program, or that of a new project.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,9 @@ use mainstay_tests::{greetings, restless, slow};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    match slow::program().or_else(restless::program).or_else(greetings::program) {
+    let project = || std::env::var_os("MAINSTAY_UNDER_TEST_SHOP").map(|_| shop::program());
+    let other = slow::program().or_else(restless::program).or_else(greetings::program).or_else(project);
+    match other {
         Some(other) => other.main(),
         None => mainstay_controllers::program_with(mainstay_tests::dial::aborting()).main(),
     }

@@ -30,8 +30,8 @@ const NAME: &str = "mainstay";
 const SHOP: &str = "shop";
 
 /// A process that runs as one Pod of the installed Deployment would.
-struct Replica {
-    process: ManagerProcess,
+pub(super) struct Replica {
+    pub(super) process: ManagerProcess,
     probes: SocketAddr,
     /// The limit of memory in megabytes.
     limit: f64,
@@ -84,20 +84,31 @@ async fn uids(cluster: &TestCluster) -> Vec<Option<String>> {
 impl Replica {
     /// Starts a process as Pod `number` of the installed Deployment.
     async fn start(cluster: &TestCluster, number: u8) -> Self {
-        let deployments: Api<Deployment> = Api::namespaced(cluster.client(), SYSTEM);
-        let deployment = deployments.get(NAME).await.expect("installed");
+        Self::start_of(cluster, NAME, number, &[]).await
+    }
+
+    /// Starts a process as Pod `number` of the installed Deployment of this name, with these variables.
+    pub(super) async fn start_of(
+        cluster: &TestCluster,
+        name: &str,
+        number: u8,
+        environment: &[(&str, &str)],
+    ) -> Self {
+        let system = format!("{name}-system");
+        let deployments: Api<Deployment> = Api::namespaced(cluster.client(), &system);
+        let deployment = deployments.get(name).await.expect("installed");
         let pod = deployment.spec.template.spec.expect("a Pod");
         let account = pod.service_account_name.clone().expect("a ServiceAccount");
         let container: &Container = pod.containers.first().expect("a container");
         let mount = container.volume_mounts.iter().flatten().next().expect("a mount").mount_path.clone();
         let map =
             pod.volumes.iter().flatten().find_map(|volume| volume.config_map.as_ref()).expect("a ConfigMap");
-        let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), SYSTEM);
+        let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), &system);
         let map = maps.get(&map.name).await.expect("installed");
         let folder = cluster.scratch(&format!("config-{number}"));
         std::fs::create_dir_all(&folder).expect("made");
-        for (name, text) in map.data.iter().flatten() {
-            std::fs::write(folder.join(name), text).expect("written");
+        for (file, text) in map.data.iter().flatten() {
+            std::fs::write(folder.join(file), text).expect("written");
         }
         let port = |name: &str| {
             let ports = container.ports.iter().flatten();
@@ -109,17 +120,18 @@ impl Replica {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay-under-test"));
         let arguments = container.args.iter().flatten();
         command.args(arguments.map(|argument| argument.replace(&mount, &folder.display().to_string())));
-        command.arg("--kubeconfig").arg(cluster.kubeconfig_in(SYSTEM, &account).await);
+        command.arg("--kubeconfig").arg(cluster.kubeconfig_in(&system, &account).await);
         // A kubelet gives each Pod its namespace and an address of its own.
-        command.arg(format!("--leader-election-namespace={SYSTEM}"));
+        command.arg(format!("--leader-election-namespace={system}"));
         command.arg(format!("--health-probe-bind-address={}", at("probes")));
         command.arg(format!("--metrics-bind-address={}", at("metrics")));
         command.arg("--inspect-bind-address=");
+        command.envs(environment.iter().copied());
         for variable in container.env.iter().flatten() {
             let field = variable.value_from.as_ref().and_then(|from| from.field_ref.as_ref());
             let value = match &*field.expect("a field of the Pod").field_path {
-                "metadata.name" => format!("{NAME}-{number}"),
-                "metadata.namespace" => SYSTEM.to_owned(),
+                "metadata.name" => format!("{name}-{number}"),
+                "metadata.namespace" => system.clone(),
                 path => format!("{path}-{number}"),
             };
             command.env(&variable.name, value);
@@ -144,7 +156,7 @@ impl Replica {
     }
 
     /// Stops the process in order, within its limit of memory.
-    async fn stop(mut self) {
+    pub(super) async fn stop(mut self) {
         let peak = memory(self.process.id(), "VmHWM").expect("a running process");
         assert!(peak < self.limit, "{peak} MB, and the limit is {} MB", self.limit);
         self.process.terminate();

@@ -12,6 +12,7 @@ mod install;
 mod large_objects;
 mod manager;
 mod network;
+mod new_project;
 mod readiness;
 mod restart;
 mod retry_storm;

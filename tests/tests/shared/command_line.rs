@@ -288,6 +288,9 @@ fn help_describes_every_command_by_its_effect() {
     assert_eq!(
         found,
         [
+            "add controller: Add a controller of a kind that is there already",
+            "add kind: Add a kind, its controller and a sample",
+            "add: Add to the project in the current folder",
             "cluster down: End a cluster in the background",
             "cluster kubeconfig: Print the kubeconfig of a cluster in the background",
             "cluster run: Run a cluster in the foreground until Ctrl-C",
@@ -309,6 +312,7 @@ fn help_describes_every_command_by_its_effect() {
             "inspect watches: Print the lists and watches of the cache",
             "inspect: Inspect a running manager",
             "manifests: Write the files that install the program in a cluster",
+            "new: Make the project of an operator in a new folder",
             "rbac: Print the roles that the program needs",
             "run: Run the manager",
             "version: Print the version",

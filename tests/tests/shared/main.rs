@@ -47,6 +47,7 @@ mod resource_checks;
 mod restarts;
 mod rules;
 mod runnables;
+mod scaffold;
 mod scopes;
 mod served;
 mod sharing;

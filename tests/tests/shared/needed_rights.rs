@@ -7,10 +7,11 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::{Api, Config, Resource};
+use kube::{Api, Config, CustomResourceExt as _, Resource, ResourceExt as _};
 use mainstay::client::infer;
-use mainstay::config::Overrides;
+use mainstay::config::{ConfigSchema, Overrides};
 use mainstay::manager::{Manager, ManagerOptions};
 use mainstay::rbac::{Access, Rights, Rule};
 use mainstay::reconcile::BoxError;
@@ -24,6 +25,7 @@ use mainstay_tests::report::figure;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use shop::api::shop::{Shop, ShopSpec};
 use tokio::time::Instant;
 
 #[path = "../../../controllers/examples/copier.rs"]
@@ -45,13 +47,13 @@ type Setup = fn(&Manager) -> Result<(), BoxError>;
 /// deletes what the round before has left.
 async fn each_right_is_needed(
     cluster: &TestCluster,
-    setup: Setup,
+    (schema, setup): (&ConfigSchema, Setup),
     clean: impl AsyncFn(&TestCluster) -> Result<(), BoxError>,
     exercise: impl AsyncFn(&TestCluster, &Manager) -> Result<(), BoxError>,
 ) {
     let test = async || {
         clean(cluster).await.expect("the objects of the round before are deleted");
-        RightsTest::new(cluster.connection().await).schema(&config_schema())
+        RightsTest::new(cluster.connection().await).schema(schema)
     };
     let mut ordinary = Vec::new();
     let all = test().await.run(setup, async |manager| {
@@ -134,7 +136,7 @@ async fn make_namespace(cluster: &TestCluster, name: &str) {
 async fn the_greeter_needs_each_right_that_it_declares() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let clean = async |_: &TestCluster| Ok(());
-    each_right_is_needed(&cluster, greeter::setup, clean, async |_, manager| {
+    each_right_is_needed(&cluster, (&config_schema(), greeter::setup), clean, async |_, manager| {
         let listed = async || {
             let answer = manager.checks().answer("/readyz/cache-ConfigMap", None);
             if answer.status == 200 { Ok(()) } else { Err(answer.body) }
@@ -156,7 +158,7 @@ async fn the_copier_needs_each_right_that_it_declares() {
         forget(&shop, "prices").await?;
         forget(&attic, "shop-prices").await
     };
-    each_right_is_needed(&cluster, copier::setup, clean, async |_, _| {
+    each_right_is_needed(&cluster, (&config_schema(), copier::setup), clean, async |_, _| {
         let map = object(json!({"metadata": {"name": "prices"}, "data": {"tea": "3"}}));
         shop.create(&PostParams::default(), &map).await?;
         Condition::exists().wait(&attic, "shop-prices").await?;
@@ -177,7 +179,7 @@ async fn the_directory_needs_each_right_that_it_declares() {
         forget(&maps, "directory").await?;
         forget(&maps, "web-card").await
     };
-    each_right_is_needed(&cluster, directory::setup, clean, async |_, _| {
+    each_right_is_needed(&cluster, (&config_schema(), directory::setup), clean, async |_, _| {
         let labels = json!({"listed": "yes"});
         let service =
             json!({"metadata": {"name": "web", "labels": labels}, "spec": {"ports": [{"port": 80}]}});
@@ -190,6 +192,30 @@ async fn the_directory_needs_each_right_that_it_declares() {
         Ok(Condition::deleted().wait(&services, "web").await.map(drop)?)
     })
     .await;
+    cluster.stop().await;
+}
+
+/// The project that `mainstay new shop` makes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_project_needs_each_right_that_it_declares() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
+    let definition = definitions.create(&PostParams::default(), &Shop::crd()).await.expect("created");
+    let name = definition.name_any();
+    Condition::is_true("Established").wait(&definitions, &name).await.expect("established");
+    let (shops, deployments) = (cluster.api::<Shop>(), cluster.api::<Deployment>());
+    let clean = async |_: &TestCluster| {
+        forget(&shops, "hello").await?;
+        forget(&deployments, "hello").await
+    };
+    let program = shop::program();
+    each_right_is_needed(&cluster, (program.schema(), shop::setup), clean, async |_, _| {
+        let spec = ShopSpec { image: "nginx:1.29".to_owned(), replicas: 1 };
+        shops.create(&PostParams::default(), &Shop::new("hello", spec)).await?;
+        Ok(Condition::is_true("Ready").wait(&shops, "hello").await.map(drop)?)
+    })
+    .await;
+    definitions.delete(&name, &DeleteParams::default()).await.expect("deleted");
     cluster.stop().await;
 }
 
@@ -237,8 +263,11 @@ async fn the_manager_of_waitdeployments_needs_each_right_that_it_declares() {
         }
         Ok(())
     };
-    each_right_is_needed(&cluster, setup, clean, async |cluster, _| exercise_wait_deployments(cluster).await)
-        .await;
+    let subject = (&config_schema(), setup);
+    each_right_is_needed(&cluster, subject, clean, async |cluster, _| {
+        exercise_wait_deployments(cluster).await
+    })
+    .await;
     cluster.stop().await;
 }
 

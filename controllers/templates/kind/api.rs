@@ -1,0 +1,26 @@
+//! The kind Shop: a text that is kept in a `ConfigMap`.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The state that a user asks for.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize)]
+#[kube(group = "shop.example.com", version = "v1alpha1", kind = "Shop")]
+#[kube(namespaced, status = "ShopStatus")]
+#[serde(rename_all = "camelCase")]
+pub struct ShopSpec {
+    /// The text.
+    #[x_kube(validation = Rule::new("self != ''").message("a text is needed"))]
+    pub text: String,
+}
+
+/// The state that the controller has found.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShopStatus {
+    /// `Ready` is true once the `ConfigMap` has the text.
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
+}

@@ -1,0 +1,3 @@
+//! The controllers of this operator.
+
+pub mod shop;
