@@ -29,6 +29,9 @@ const BUILT_IN: [(&str, &str); 16] = [
     ("StatefulSet", "apps::v1"),
 ];
 
+/// The root of paths in the project; not of this crate.
+const PROJECT_ROOT: &str = "crate";
+
 /// Adds a kind with its controller and a sample, and returns what to print.
 pub(super) fn kind(project: &Path, kind: &str, group: Option<&str>) -> Done<String> {
     let kind = Kind::parse(kind)?;
@@ -167,7 +170,7 @@ fn type_path(project: &Path, kind: &str) -> Done<String> {
     let path = format!("src/api/{of_project}.rs");
     let text = fs::read_to_string(project.join(&path)).unwrap_or_default();
     if text.contains(&format!("kind = \"{kind}\"")) {
-        return Ok(format!("crate::api::{of_project}::{kind}"));
+        return Ok(format!("{PROJECT_ROOT}::api::{of_project}::{kind}"));
     }
     if let Some((_, module)) = BUILT_IN.iter().find(|(name, _)| *name == kind) {
         return Ok(format!("k8s_openapi::api::{module}::{kind}"));

@@ -38,7 +38,7 @@ pub(super) fn new(
     if let Some(checkout) = checkout {
         report += &format!(
             "its dependencies are paths into {}, because this binary was built there; --registry writes \
-             versions\n",
+             versions, which CI and the image need\n",
             checkout.display()
         );
     }

@@ -152,7 +152,7 @@ fn a_controller_is_added_for_a_kind_of_kubernetes_and_of_the_project() {
         job.contains("use k8s_openapi::api::batch::v1::Job;") && job.contains("\"job-watcher\""),
         "{job}"
     );
-    assert!(files["src/controllers/shop_watcher.rs"].contains("use crate::api::shop::Shop;"));
+    assert!(files["src/controllers/shop_watcher.rs"].contains("::api::shop::Shop;\n"));
     let said = refused(add::controller(&project, "other", "Jab"));
     assert!(
         said.starts_with("kind \"Jab\": expected a kind in src/api/jab.rs, or one of ConfigMap, "),

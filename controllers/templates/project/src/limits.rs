@@ -4,11 +4,11 @@ use mainstay::config::Section;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Limits of what users may ask for.
+/// Limits on the objects of users.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Limits {
-    /// The most replicas of one object. More are not started, and the status says so.
+    /// The most replicas of one object. Its status shows this limit.
     #[schemars(range(min = 1, max = 1000))]
     pub max_replicas: i32,
 }

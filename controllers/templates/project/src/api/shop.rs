@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The state that a user asks for.
+/// The desired state.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize)]
 #[kube(group = "shop.example.com", version = "v1alpha1", kind = "Shop")]
 #[kube(namespaced, status = "ShopStatus")]
@@ -21,7 +21,7 @@ pub struct ShopSpec {
     pub replicas: i32,
 }
 
-/// The state that the controller has found.
+/// The observed state, written by the controller.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShopStatus {
