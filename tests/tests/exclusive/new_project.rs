@@ -5,7 +5,8 @@ use std::path::Path;
 use kube::Api;
 use kube::api::PostParams;
 use mainstay_tests::TestCluster;
-use mainstay_tests::wait::until;
+use mainstay_tests::process::sample;
+use mainstay_tests::wait::{until, until_so};
 use shop::api::shop::{Shop, ShopSpec};
 use tokio::process::Command;
 
@@ -46,7 +47,11 @@ async fn the_manifests_install_and_two_replicas_reconcile() {
     cluster.kubectl(&["wait", "--for=condition=Established", "crd/shops.shop.example.com"]).await;
 
     let mut one = Replica::start_of(&cluster, "shop", 1, &[SHOP]).await;
-    one.process.leads().await;
+    until_so("the first replica to lead", async || {
+        let lease = r#"leader_election_master_status{name="shop"}"#;
+        sample(&one.process.metrics_text().await, lease) == Some(1.0)
+    })
+    .await;
     let two = Replica::start_of(&cluster, "shop", 2, &[SHOP]).await;
     reconciled(&cluster, "hello").await;
     one.process.kill();
