@@ -76,7 +76,7 @@ fn add(project: &Path, files: &[File], lines: &[(&str, Line)]) -> Done<String> {
         return Err(Refusal::new(format_args!("{path}: exists; expected no such file")));
     }
     let mut changed: Vec<File> = Vec::new();
-    let mut report: String = files.iter().map(|File { path, .. }| format!("created {path}\n")).collect();
+    let mut report: Vec<String> = files.iter().map(|File { path, .. }| format!("created {path}\n")).collect();
     let mut nowhere: Vec<String> = Vec::new();
     for (path, line) in lines {
         let known = changed.iter_mut().find(|file| file.path == **path);
@@ -98,7 +98,7 @@ fn add(project: &Path, files: &[File], lines: &[(&str, Line)]) -> Done<String> {
             Some(file) => file.text = text,
             None => changed.push(File { path: (*path).to_owned(), text }),
         }
-        report += &format!("{path}: {}\n", line.code);
+        report.push(format!("{path}: {}\n", line.code));
     }
     if !nowhere.is_empty() {
         return Err(Refusal(format!(
@@ -108,7 +108,7 @@ fn add(project: &Path, files: &[File], lines: &[(&str, Line)]) -> Done<String> {
         )));
     }
     change(project, files, &changed)?;
-    Ok(report)
+    Ok(report.concat())
 }
 
 /// Refuses a folder that has no project with mainstay, or one without the dependencies of these templates.

@@ -34,15 +34,16 @@ pub(super) fn new(
     files.extend(locked.map(|text| File { path: "Cargo.lock".to_owned(), text }));
     make_folder(parent, name.kebab(), &files)?;
 
-    let mut report = format!("created {}/ with {} files\n", name.kebab(), files.len());
-    if let Some(checkout) = checkout {
-        report += &format!(
+    let mut report = vec![format!("created {}/ with {} files\n", name.kebab(), files.len())];
+    report.extend(checkout.map(|checkout| {
+        format!(
             "its dependencies are paths into {}, because this binary was built there; --registry writes \
              versions, which CI and the image need\n",
             checkout.display()
-        );
-    }
-    Ok(report + &format!("next: cd {} && cargo run -- dev\n", name.kebab()))
+        )
+    }));
+    report.push(format!("next: cd {} && cargo run -- dev\n", name.kebab()));
+    Ok(report.concat())
 }
 
 /// Returns the source of a crate of mainstay as a manifest names it.

@@ -98,7 +98,7 @@ impl Line {
         let name = module_of(&self.code);
         let lines: Vec<&str> = masked.lines().collect();
         let modules = || lines.iter().enumerate().filter(|(_, line)| module_of(line).is_some());
-        let before = modules().filter(|(_, line)| module_of(line) < name).last().map(|(at, _)| at + 1);
+        let before = modules().rfind(|(_, line)| module_of(line) < name).map(|(at, _)| at + 1);
         let at = before.or_else(|| {
             // In front of its attributes and comments, which are blank in the masked source.
             let (mut at, _) = modules().next()?;
