@@ -17,7 +17,7 @@ use tokio::time::sleep;
 
 /// Configuration of `mainstay dev` without `--config`: no election, ports on loopback, probes of loopback
 /// addresses allowed.
-pub(crate) const CONFIGURATION: &str = include_str!("../../config/dev.yaml");
+pub(crate) const CONFIGURATION: &str = include_str!("dev/manager.yaml");
 
 const NAMESPACE: &str = "default";
 const NAME: &str = "hello";

@@ -4,6 +4,12 @@
 //! are ready; [`status_mirror`] copies that Deployment's status to the WaitDeployment. Their decisions are
 //! pure functions ([`wait_deployment::gate`], [`status_mirror::mirror`], [`deployment`]). [`dependency`]
 //! checks the dependencies.
+//!
+//! # Features
+//!
+//! `dev`, on by default, adds the commands `dev` and `cluster` to the program.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "dev")]
 mod dev;

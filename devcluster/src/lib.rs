@@ -41,6 +41,8 @@
 //! [`DevCluster`]. Both are on by default; neither is needed for clients in this process. `command` adds the
 //! binary `mainstay-cluster`, whose commands other programs may have too.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod api;
 pub mod kinds;
 pub mod server;

@@ -3,6 +3,13 @@
 //! One [`manager::Manager`] owns a shared cache, leader election through a Lease, probes, metrics and many
 //! controllers, each with exactly one reconciler and a rate-limited queue of its own. The rooms below are in
 //! reading order, top to bottom; imports point downwards only.
+//!
+//! # Features
+//!
+//! `program`, on by default, adds [`program`]: command line, logs and the client of `inspect`. `dev` adds the
+//! command `dev` to every program. `testing` adds [`testing`], for dev-dependencies only.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod prelude;
 

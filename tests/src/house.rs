@@ -6,6 +6,7 @@
 
 mod guides;
 mod imports;
+mod packages;
 mod templates;
 
 use std::fs;

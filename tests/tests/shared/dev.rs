@@ -8,9 +8,9 @@ use mainstay_tests::{Terminal, TestCluster, wait};
 #[tokio::test]
 async fn dev_runs_its_sample_on_an_existing_cluster_and_deletes_it() {
     let Some(cluster) = TestCluster::shared().await else { return };
-    // config/dev.yaml, restricted to one namespace so that it ignores objects of concurrent tests.
-    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../config/dev.yaml");
-    let shipped = std::fs::read_to_string(shipped).expect("config/dev.yaml");
+    // The configuration of `dev`, restricted to one namespace so that it ignores objects of concurrent tests.
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../controllers/src/dev/manager.yaml");
+    let shipped = std::fs::read_to_string(shipped).expect("the configuration of dev");
     let config = cluster.scratch("dev.yaml");
     std::fs::write(&config, format!("{shipped}\ncache:\n  namespaces: [default]\n")).expect("written");
     let (config, kubeconfig) =
