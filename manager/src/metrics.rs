@@ -99,6 +99,27 @@ impl Registry {
     }
 
     /// Registers a metric family as [`Registry::register`] does, and returns it.
+    ///
+    /// ```
+    /// use mainstay::metrics::{Format, Registry};
+    /// use prometheus_client::metrics::counter::Counter;
+    ///
+    /// struct Orders {
+    ///     shipped: Counter,
+    /// }
+    ///
+    /// impl Orders {
+    ///     fn new(registry: &Registry) -> Self {
+    ///         Self { shipped: registry.family("shop_orders_shipped", "Orders that left", Counter::default()) }
+    ///     }
+    /// }
+    ///
+    /// # let registry = Registry::new();
+    /// let orders = Orders::new(&registry);
+    /// orders.shipped.inc();
+    /// assert!(registry.encode(Format::Text)?.contains("shop_orders_shipped_total 1"));
+    /// # Ok::<(), std::fmt::Error>(())
+    /// ```
     pub fn family<M: Metric + Clone>(&self, name: &str, help: &str, metric: M) -> M {
         self.register(name, help, metric.clone());
         metric

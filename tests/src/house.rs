@@ -4,9 +4,11 @@
 //! The tests read the sources as text, because the compiler allows any import within a crate. Text is enough,
 //! because by the style of this code every path into another room begins with `crate::`.
 
+mod book;
 mod guides;
 mod imports;
 mod packages;
+mod reasons;
 mod templates;
 
 use std::fs;

@@ -48,6 +48,27 @@ fn the_guides_show_their_examples_as_they_are() {
     }
 }
 
+/// How-to pages have short listings, from any example or doc comment of the runtime.
+#[test]
+fn how_to_pages_show_code_that_is_compiled() {
+    let mut files = rust_files(&workspace().join("controllers/examples"));
+    files.extend(rust_files(&workspace().join("manager/src")));
+    let sources: Vec<String> =
+        files.iter().map(|file| fs::read_to_string(file).expect("a readable source")).collect();
+    let documented: Vec<String> = sources.iter().map(|source| without_comment_marks(source)).collect();
+    let mut pages = 0;
+    for page in fs::read_dir(workspace().join("docs/how-to")).expect("a readable folder") {
+        let page = page.expect("a readable entry").path();
+        let text = fs::read_to_string(&page).expect("a readable page");
+        for block in text.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            let is_shown = sources.iter().chain(&documented).any(|source| source.contains(block));
+            assert!(is_shown, "{} shows code that no example has:\n{block}", page.display());
+        }
+        pages += 1;
+    }
+    assert!(pages > 5, "{pages} pages");
+}
+
 /// Returns a source with the marks of its doc comments removed, so that examples in them can be found.
 fn without_comment_marks(source: &str) -> String {
     let lines = source.lines().map(|line| {

@@ -42,6 +42,7 @@ mod own_writes;
 mod peers;
 mod probe_policy;
 mod readiness;
+mod reference;
 mod reload;
 mod resource_checks;
 mod restarts;
