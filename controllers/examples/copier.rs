@@ -27,7 +27,7 @@ impl ObjectReconciler<ConfigMap> for Copier {
         let mut copy = ConfigMap { data: map.data.clone(), ..ConfigMap::default() };
         (copy.metadata.name, copy.metadata.namespace) = (Some(name), Some("attic".into()));
         copy.annotations_mut().insert(COPY_OF.into(), original);
-        let _effect = cx.apply_unowned(&copy).await?;
+        cx.apply_unowned(&copy).await?;
         Ok(Action::Done)
     }
 

@@ -21,7 +21,7 @@
 //!         let Some(map) = self.0.get(name)? else { return Ok(Action::Done) };
 //!         let mut receipt = ConfigMap { data: map.data.clone(), ..ConfigMap::default() };
 //!         receipt.metadata.name = Some(format!("{}-receipt", name.name()));
-//!         let _effect = cx.apply(&*map, &receipt).await?;
+//!         cx.apply(&*map, &receipt).await?;
 //!         Ok(Action::Done)
 //!     }
 //! }

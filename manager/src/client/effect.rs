@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 /// The change that a write made to its object, or would make: a dry run creates and stores nothing.
-#[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect<K> {
     /// The object did not exist before the write; the value is the object as created.

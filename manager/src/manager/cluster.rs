@@ -45,7 +45,7 @@ use crate::reconcile::{BoxError, Context, Outcome, Reconciler};
 ///         let mut copy = ConfigMap { data: map.data.clone(), ..ConfigMap::default() };
 ///         copy.metadata.name.clone_from(&map.metadata.name);
 ///         copy.metadata.namespace.clone_from(&map.metadata.namespace);
-///         let _effect = self.edge.context(cx).apply_unowned(&copy).await?;
+///         self.edge.context(cx).apply_unowned(&copy).await?;
 ///         Ok(Action::Done)
 ///     }
 /// }
@@ -210,7 +210,7 @@ impl Cluster {
     ///         let (name, namespace) = (request.name(), request.namespace());
     ///         let labelled = json!({"metadata": {"name": name, "namespace": namespace, "labels": labels}});
     ///         let current = self.objects.entry(request)?;
-    ///         let _effect = self.applier.ensure(cx, current.as_ref(), &labelled).await?;
+    ///         self.applier.ensure(cx, current.as_ref(), &labelled).await?;
     ///         Ok(Action::Done)
     ///     }
     /// }

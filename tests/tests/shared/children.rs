@@ -33,7 +33,7 @@ impl ObjectReconciler<PodTemplate> for Orders {
         self.effects.lock().push((effect, cx.cause().to_string()));
         if item(&order) == "contraband" {
             let secret = Secret { metadata: card.metadata, ..Secret::default() };
-            let _effect = cx.apply(&*order, &secret).await?;
+            cx.apply(&*order, &secret).await?;
         }
         Ok(Action::Done)
     }

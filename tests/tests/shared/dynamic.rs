@@ -72,7 +72,7 @@ async fn a_kind_known_only_at_run_time_is_reconciled_and_written_like_any_other(
                 let labels = json!({"colour": colour});
                 let painted = json!({"metadata": {"name": request.name(), "namespace": request.namespace(),
                     "labels": labels}});
-                let _effect = applier.ensure(&cx, read.entry(&request)?.as_ref(), &painted).await?;
+                applier.ensure(&cx, read.entry(&request)?.as_ref(), &painted).await?;
                 let entry = read.entry(&request)?.expect("an entry");
                 assert_eq!(entry.meta().labels.get("colour"), Some(colour), "an own write is read at once");
                 Ok(Action::Done)
