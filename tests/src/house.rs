@@ -10,6 +10,7 @@ mod imports;
 mod packages;
 mod reasons;
 mod templates;
+mod operators;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -105,12 +106,16 @@ const DEVCLUSTER: House = House {
 
 /// The folder of each crate, and the crates of this workspace that it may depend on, dev-dependencies
 /// included.
-const CRATES: [(&str, &[&str]); 5] = [
+const CRATES: [(&str, &[&str]); 6] = [
     ("api", &[]),
     ("devcluster", &[]),
     ("manager", &["mainstay", "mainstay-devcluster"]),
     ("controllers", &["mainstay", "mainstay-api", "mainstay-devcluster"]),
-    ("tests", &["mainstay", "mainstay-api", "mainstay-controllers", "mainstay-devcluster"]),
+    ("operators", &["mainstay", "mainstay-devcluster"]),
+    (
+        "tests",
+        &["mainstay", "mainstay-api", "mainstay-controllers", "mainstay-devcluster", "mainstay-operators"],
+    ),
 ];
 
 #[test]

@@ -38,6 +38,7 @@ mod needed_rights;
 mod network_cut;
 mod objects;
 mod old_objects;
+mod operators;
 mod own_writes;
 mod peers;
 mod probe_policy;

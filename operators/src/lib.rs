@@ -1,0 +1,10 @@
+//! Operators that many people know, written with mainstay after their descriptions.
+//!
+//! Each module is a whole operator: the types of its custom resource, its reconciler, `setup`, which
+//! registers the controller, and `program`, which makes a binary of it.
+//!
+//! | module | the original |
+//! |---|---|
+//! | [`foo`] | Kubernetes' sample-controller |
+
+pub mod foo;
