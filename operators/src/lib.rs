@@ -6,5 +6,9 @@
 //! | module | the original |
 //! |---|---|
 //! | [`foo`] | Kubernetes' sample-controller |
+//! | [`memcached`] | operator-sdk's Memcached |
 
 pub mod foo;
+pub mod memcached;
+
+mod conditions;

@@ -1,6 +1,7 @@
 //! The scenarios of well-known operators, each with exactly the rights that the operator declares.
 
 mod foo;
+mod memcached;
 
 use std::time::Duration;
 
@@ -49,6 +50,13 @@ async fn recorded(cluster: &TestCluster, name: &str, reason: &str) -> Result<(),
         if list.items.iter().any(is_it) { Ok(()) } else { Err(format!("no Event {reason} of {name}")) }
     };
     Ok(eventually(Duration::from_secs(30), found).await?)
+}
+
+/// Returns status and reason of a condition.
+fn condition<'a>(object: &'a Value, type_: &str) -> Option<(&'a str, &'a str)> {
+    let mut conditions = object["status"]["conditions"].as_array()?.iter();
+    let found = conditions.find(|condition| condition["type"] == type_)?;
+    Some((found["status"].as_str()?, found["reason"].as_str()?))
 }
 
 // === impl Objects ===
