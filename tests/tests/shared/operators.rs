@@ -1,5 +1,6 @@
-//! The scenarios of well-known operators, each with exactly the rights that the operator declares.
+//! The scenarios of three well-known operators, each with exactly the rights that the operator declares.
 
+mod cron_job;
 mod foo;
 mod memcached;
 
@@ -88,6 +89,12 @@ where
 
     async fn patch(&self, name: &str, patch: Value) -> Result<K, BoxError> {
         Ok(self.0.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?)
+    }
+
+    /// Patches the status of an object.
+    async fn patch_status(&self, name: &str, status: Value) -> Result<K, BoxError> {
+        let patch = Patch::Merge(json!({ "status": status }));
+        Ok(self.0.patch_status(name, &PatchParams::default(), &patch).await?)
     }
 
     /// Waits until the object of this name, as JSON, is as `holds` wants, and returns it.
