@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
+use mainstay::client::set_condition;
 
 /// A condition to set: its type, whether it is true, its reason and its message.
 pub(crate) type Wanted<'a> = (&'a str, bool, &'a str, String);
@@ -14,17 +15,17 @@ pub(crate) fn conditions<const N: usize>(
     wanted: [Wanted<'_>; N],
     now: Timestamp,
 ) -> Vec<Condition> {
-    let make = |(type_, is_true, reason, message): Wanted<'_>| {
-        let status = if is_true { "True" } else { "False" };
-        let same = known.iter().find(|one| one.type_ == type_ && one.status == status);
-        Condition {
+    let mut conditions = known.to_vec();
+    for (type_, is_true, reason, message) in wanted {
+        let wanted = Condition {
             type_: type_.to_owned(),
-            status: status.to_owned(),
+            status: if is_true { "True" } else { "False" }.to_owned(),
             reason: reason.to_owned(),
             message,
             observed_generation: meta.generation,
-            last_transition_time: same.map_or(Time(now), |one| one.last_transition_time.clone()),
-        }
-    };
-    wanted.map(make).into()
+            last_transition_time: Time(now),
+        };
+        set_condition(&mut conditions, wanted);
+    }
+    conditions
 }

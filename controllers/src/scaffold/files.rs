@@ -62,7 +62,8 @@ pub(super) fn change(project: &Path, new: &[File], changed: &[File]) -> Done<()>
 /// Formats Rust sources as the project's `rustfmt.toml` says: names are longer or shorter than those of the
 /// templates, and CI checks the format. Without rustfmt they stay as they are.
 fn format(project: &Path, files: &[File]) {
-    let sources = files.iter().map(|file| &file.path).filter(|path| path.ends_with(".rs"));
+    let is_rust = |path: &&String| Path::new(path).extension().is_some_and(|it| it == "rs");
+    let sources = files.iter().map(|file| &file.path).filter(is_rust);
     let rustfmt = Command::new("rustfmt")
         .args(["--edition", "2024"])
         .args(sources)

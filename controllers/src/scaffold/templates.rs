@@ -60,7 +60,7 @@ pub(super) struct Words<'a> {
 impl Words<'_> {
     /// Returns a file from its template.
     pub(super) fn file(&self, (path, text): Template) -> File {
-        let is_rust = path.ends_with(".rs");
+        let is_rust = has_extension(path, "rs");
         let path = path.replace("shop.rs", &format!("{}.rs", self.kind.name.snake()));
         let path = path.replace("shop.yaml", &format!("{}.yaml", self.kind.name.kebab()));
         // No name has these characters: a group or a kind with `shop` in it stays as it is.
@@ -104,15 +104,18 @@ pub(super) fn controller(name: &Name, kind: &str, type_path: &str) -> File {
     File { path: path.replace("auditor", &name.snake()), text }
 }
 
+fn has_extension(path: &str, extension: &str) -> bool {
+    Path::new(path).extension().is_some_and(|it| it == extension)
+}
+
 /// Refuses names that the code of these templates uses for something else: a kind `Store` would hide the
 /// `Store` of the runtime.
 pub(super) fn check_words(templates: &[Template], names: &[&str]) -> Done<()> {
     let used = |name: &&&str| {
-        templates.iter().filter(|(path, _)| path.ends_with(".rs") || path.ends_with(".toml")).any(
-            |(_, text)| {
-                identifiers(text).iter().any(|word| word == **name && !["shop", "Shop"].contains(name))
-            },
-        )
+        let code = |path| has_extension(path, "rs") || has_extension(path, "toml");
+        templates.iter().filter(|(path, _)| code(path)).any(|(_, text)| {
+            identifiers(text).iter().any(|word| word == **name && !["shop", "Shop"].contains(name))
+        })
     };
     match names.iter().find(used) {
         Some(name) => Err(Refusal::new(format_args!(
