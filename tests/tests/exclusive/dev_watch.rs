@@ -38,7 +38,8 @@ if [ "$word" = broken ]; then echo "error: a broken word" >&2; exit 101; fi
 program={folder}/target/$word
 printf '#!/bin/sh\n{variable}=%s exec {binary} "$@"\n' "$word" >"$program"
 chmod +x "$program"
-printf '{{"reason":"compiler-artifact","package_id":"path+file://{folder}","manifest_path":"{folder}/Cargo.toml",'
+printf '{{"reason":"compiler-artifact","package_id":"path+file://{folder}",'
+printf '"manifest_path":"{folder}/Cargo.toml",'
 printf '"target":{{"name":"mainstay-under-test"}},"executable":"%s"}}\n' "$program"
 "#
         );
@@ -74,7 +75,8 @@ printf '"target":{{"name":"mainstay-under-test"}},"executable":"%s"}}\n' "$progr
 /// Reads the story until a line has this text.
 async fn until(dev: &mut Terminal, text: &str) -> String {
     let line = dev.line_with(text).await;
-    line.unwrap_or_else(|| panic!("dev ended before {text:?}: {:#?}", dev.printed()))
+    assert!(line.is_some(), "dev ended before {text:?}: {:#?}", dev.printed());
+    line.unwrap_or_default()
 }
 
 /// Returns a client of the cluster whose kubeconfig `dev` prints.

@@ -48,8 +48,8 @@ struct Target {
 // === impl Build ===
 
 impl Build {
-    /// Returns the command that builds the running program. The package is the one that `cargo run` started, or that
-    /// of the current folder.
+    /// Returns the command that builds the running program. The package is the one that `cargo run` started,
+    /// or that of the current folder.
     ///
     /// # Errors
     /// There is no manifest in the current folder or above it.

@@ -1,5 +1,5 @@
-//! `dev --watch`: this process keeps the cluster and runs the manager as a child process, which is rebuilt and
-//! restarted after each save.
+//! `dev --watch`: this process keeps the cluster and runs the manager as a child process, which is rebuilt
+//! and restarted after each save.
 //!
 //! The child is the command `dev` with the same arguments and the variables below, so it applies definitions
 //! and samples as they are now; objects in the cluster stay. It ends when its standard input is closed: also

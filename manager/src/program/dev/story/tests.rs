@@ -48,7 +48,8 @@ fn only_events_of_the_program_are_told() {
     let told = |reporter: &str| {
         let event = json!({
             "metadata": {}, "eventTime": null, "reportingController": reporter, "type": "Warning",
-            "reason": "Full", "note": "no room", "regarding": {"kind": "Order", "namespace": "a", "name": "b"},
+            "reason": "Full", "note": "no room",
+            "regarding": {"kind": "Order", "namespace": "a", "name": "b"},
         });
         narrator.event(&serde_json::from_value(event).unwrap())
     };
