@@ -7,10 +7,10 @@
 mod book;
 mod guides;
 mod imports;
+mod operators;
 mod packages;
 mod reasons;
 mod templates;
-mod operators;
 
 use std::fs;
 use std::path::{Path, PathBuf};
