@@ -79,7 +79,7 @@ impl Reconciler for Greeter {
         map.metadata.name = Some(name.name().to_owned());
         map.data = Some([("text".to_owned(), text.clone())].into());
         let written = cx.apply(&*greeting, &map).await?;
-        let _effect = cx.apply_status(&*greeting, &status(&text)).await?;
+        cx.apply_status(&*greeting, &status(&text)).await?;
         if written.is_change() {
             cx.events().event(&greeting.object_ref(&()), EventType::Normal, "Greeted", "Greet", &text);
         }

@@ -31,7 +31,7 @@ impl ObjectReconciler<Shop> for ShopReconciler {
         map.metadata.name = Some(format!("{}-shop", shop.name_any()));
         map.labels_mut().insert(MANAGED.into(), "shop".into());
         map.data = Some([("text".into(), shop.spec.text.clone())].into());
-        let _effect = cx.apply(&*shop, &map).await?;
+        cx.apply(&*shop, &map).await?;
 
         let mut status = shop.status.clone().unwrap_or_default();
         let ready = Condition {
@@ -43,7 +43,7 @@ impl ObjectReconciler<Shop> for ShopReconciler {
             last_transition_time: Time(Timestamp::now()),
         };
         set_condition(&mut status.conditions, ready);
-        let _effect = cx.apply_status(&*shop, &status).await?;
+        cx.apply_status(&*shop, &status).await?;
         Ok(Action::Done)
     }
 }

@@ -46,7 +46,7 @@ impl ObjectReconciler<Shop> for ShopReconciler {
         }
         let name = NamespacedName::new(shop.namespace().as_deref(), &shop.name_any());
         let status = status(&shop, limit, self.deployments.get(&name)?.as_deref());
-        let _effect = cx.apply_status(&*shop, &status).await?;
+        cx.apply_status(&*shop, &status).await?;
         Ok(Action::Done)
     }
 }
