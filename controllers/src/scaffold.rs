@@ -88,7 +88,7 @@ pub(crate) fn run_add(matches: &ArgMatches) -> ExitCode {
     })
 }
 
-/// Prints what was done on standard output, or why nothing was on standard error.
+/// Prints the changes on standard output, or the refusal on standard error.
 fn report(done: Done<String>) -> ExitCode {
     // If the stream is closed, the exit code is the whole report.
     match done {

@@ -44,7 +44,7 @@ pub struct CronJobSpec {
     /// The number of seconds that a run may start late. Without it, any number.
     #[schemars(range(min = 0))]
     pub starting_deadline_seconds: Option<i64>,
-    /// What to do if a run is due while Jobs of earlier runs are active.
+    /// The rule for a run that is due while Jobs of earlier runs are active.
     #[serde(default)]
     pub concurrency_policy: ConcurrencyPolicy,
     /// Whether no run is started.
@@ -63,7 +63,7 @@ pub struct CronJobSpec {
     pub failed_jobs_history_limit: i32,
 }
 
-/// What to do if a run is due while Jobs of earlier runs are active.
+/// The rule for a run that is due while Jobs of earlier runs are active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ConcurrencyPolicy {
     /// The run starts beside them.

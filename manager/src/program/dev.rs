@@ -92,7 +92,7 @@ pub(super) struct DevArgs {
     flags: DevFlags,
 }
 
-/// What a program adds to the command `dev`.
+/// The configuration and the function that a program adds to the command `dev`.
 pub(super) struct Additions {
     /// The configuration without `--config`, as the text of a file.
     configuration: &'static str,

@@ -1,4 +1,4 @@
-//! Projects in a scratch folder: what is written, and that a refusal writes nothing.
+//! Projects in a scratch folder. A refusal writes nothing.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Writes of roles and bindings: nobody may grant rights that they lack.
+//! Writes of roles and bindings: a user may grant only rights that this user has.
 //!
 //! The verb `escalate` on a role, and the verb `bind` on the role of a binding, lift that.
 

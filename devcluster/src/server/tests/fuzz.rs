@@ -210,7 +210,7 @@ impl Server {
             (head, answer.collect().await.expect("infallible").to_bytes())
         });
         let code = head.status.as_u16();
-        // Up to a hundred errors of a rule in CEL repeat it, each with a line below, in the message and in a cause.
+        // Up to a hundred errors of a rule in CEL repeat the rule, in the message and in a cause.
         let most = LONGEST_ANSWER + 512 * (body.len() + path.len());
         assert!(answer.len() <= most, "{code} with {} bytes", answer.len());
         let value: Value = serde_json::from_slice(&answer).expect("the answer is JSON");

@@ -1,4 +1,4 @@
-//! Definitions and samples: what `dev` applies before the manager runs.
+//! The objects that `dev` applies before the manager runs: definitions and samples.
 
 use std::fmt;
 use std::fs;
