@@ -302,7 +302,7 @@ fn help_describes_every_command_by_its_effect() {
             "config validate: Print all problems of a file",
             "config: Check and print configuration files",
             "crd: Print the CustomResourceDefinitions, for kubectl apply -f -",
-            "dev: Start a control plane, apply a sample WaitDeployment, run the manager and print each step",
+            "dev: Start a cluster on this machine, apply samples, run the manager and print what happens",
             "inspect caches: Print the stores of the cache",
             "inspect config: Print the configuration in force, with the origin of each value",
             "inspect controllers: Print the controllers, with the number of keys in each state",
