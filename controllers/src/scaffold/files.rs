@@ -62,8 +62,7 @@ pub(super) fn change(project: &Path, new: &[File], changed: &[File]) -> Done<()>
 /// Formats Rust sources as the project's `rustfmt.toml` says: names are longer or shorter than those of the
 /// templates, and CI checks the format. Without rustfmt they stay as they are.
 fn format(project: &Path, files: &[File]) {
-    let is_rust = |path: &&String| Path::new(path).extension().is_some_and(|it| it == "rs");
-    let sources = files.iter().map(|file| &file.path).filter(is_rust);
+    let sources = files.iter().map(|file| &file.path).filter(|path| has_extension(path, "rs"));
     let rustfmt = Command::new("rustfmt")
         .args(["--edition", "2024"])
         .args(sources)
@@ -73,6 +72,10 @@ fn format(project: &Path, files: &[File]) {
         .stderr(Stdio::null())
         .status();
     drop(rustfmt);
+}
+
+pub(super) fn has_extension(path: &str, extension: &str) -> bool {
+    Path::new(path).extension().is_some_and(|it| it == extension)
 }
 
 /// Creates a file with its folders. `created` gets all that was made, in order.

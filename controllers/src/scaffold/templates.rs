@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::files::File;
+use super::files::{File, has_extension};
 use super::names::{Kind, Name};
 use super::source::{identifiers, masked};
 use super::{Done, Refusal};
@@ -102,10 +102,6 @@ pub(super) fn controller(name: &Name, kind: &str, type_path: &str) -> File {
     let text = text.replace("Auditor", &name.camel()).replace("auditor", name.kebab());
     let text = text.replace('\0', type_path).replace('\u{1}', kind);
     File { path: path.replace("auditor", &name.snake()), text }
-}
-
-fn has_extension(path: &str, extension: &str) -> bool {
-    Path::new(path).extension().is_some_and(|it| it == extension)
 }
 
 /// Refuses names that the code of these templates uses for something else: a kind `Store` would hide the
