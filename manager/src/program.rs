@@ -346,8 +346,11 @@ impl Program {
         let own = self.own.iter().map(|(command, _)| command);
         let own = own.chain(self.page_commands.iter().map(|page| &page.command)).cloned();
         let version = Command::new("version").about("Print the version");
+        // A feature is for the whole build, so a program may have the feature and a `dev` of its own.
         #[cfg(feature = "dev")]
-        let own = std::iter::once(dev::command()).chain(own);
+        let has_dev = self.own.iter().any(|(command, _)| command.get_name() == "dev");
+        #[cfg(feature = "dev")]
+        let own = (!has_dev).then(dev::command).into_iter().chain(own);
         Command::new(self.name)
             .version(self.version)
             .about(self.about)

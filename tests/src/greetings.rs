@@ -53,6 +53,10 @@ pub fn program() -> Option<Program> {
     let mut crd = Greeting::crd();
     crd.spec.names.short_names = Some(vec![word.clone()]);
     let program = Program::new("greetings", env!("CARGO_PKG_VERSION"), "Greets people");
+    let program = program.on_dev(async |dev| {
+        dev.story.print(format_args!("the cluster ends with the command: {}", dev.owns_cluster));
+        Ok(())
+    });
     Some(program.crds([crd]).controllers(["greeter"]).setup(move |manager| {
         if word == CRASH {
             return Err("the word is a crash".into());

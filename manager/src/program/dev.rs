@@ -1,8 +1,8 @@
 //! The command `dev`: the program on one terminal, with a cluster of its own.
 //!
 //! The command starts an API server in this process (or the real programs, or uses an existing cluster),
-//! applies the definitions of the program, runs the manager in this process, applies the samples, and prints
-//! what happens. Ctrl-C stops everything that the command started. With `--watch` the manager is a child
+//! applies the definitions of the program and the samples, runs the manager in this process, and prints what
+//! happens. Ctrl-C stops everything that the command started. With `--watch` the manager is a child
 //! process, which is rebuilt and restarted after each save.
 
 mod build;
@@ -15,11 +15,11 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{io, iter};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches as _};
 use futures_util::future::LocalBoxFuture;
@@ -30,7 +30,7 @@ use super::flags::{ConfigFlags, add_args};
 use super::run::{is_wrong_input, runtime};
 use super::{Exit, Failure, Program, Setup, logging};
 use crate::client::connect;
-use crate::config::{ConfigSchema, ConfigSource, Loaded, LogFilter};
+use crate::config::{ConfigSchema, ConfigSource, Loaded};
 use crate::key::Chain;
 use crate::manager::{Manager, ManagerOptions};
 use crate::reconcile::BoxError;
@@ -44,16 +44,14 @@ use watch::Parent;
 pub use story::Story;
 
 /// The configuration of `dev` without `--config`: no election, and ports on loopback that the system chooses,
-/// so that two programs can run. A person waits for the next retry.
+/// so that two programs can run. A person waits for the next retry. The runtime logs only warnings, and no
+/// failed reconcile, because the story has it; the colons keep the crates whose names begin like this one.
 const CONFIGURATION: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
     leaderElection: {enabled: false}\nhealth: {bindAddress: \"127.0.0.1:0\"}\n\
     metrics: {bindAddress: \"127.0.0.1:0\"}\ninspect: {bindAddress: \"127.0.0.1:0\"}\n\
-    shutdown: {gracePeriod: 5s}\nlogging: {format: Text}\n\
+    shutdown: {gracePeriod: 5s}\n\
+    logging: {format: Text, level: \"info,mainstay::=warn,mainstay::controller::worker=off\"}\n\
     controllers: {\"*\": {queue: {retry: {maxDelay: 30s}}}}\n";
-
-/// The log level of `dev` without `--config`: everything that the program itself logs. The runtime logs only
-/// warnings, and no failed reconcile, because the story has it.
-const LOG_LEVEL: &str = "info,mainstay=warn,mainstay::controller::worker=off";
 
 /// The flags of the command `dev`.
 #[derive(Args, Debug)]
@@ -135,9 +133,9 @@ impl Program {
         self
     }
 
-    /// Adds a function to the command `dev`. It is called after [`Program::setup`], before the manager runs,
-    /// and may register further controllers, apply objects and add lines to the story. Only with feature
-    /// `dev`.
+    /// Sets a function for the command `dev`, in place of an earlier one. It is called after
+    /// [`Program::setup`], before the manager runs, and may register further controllers, apply objects and
+    /// add lines to the story. Only with feature `dev`.
     ///
     /// ```no_run
     /// # use mainstay::program::Program;
@@ -199,6 +197,7 @@ async fn on_cluster(parts: Parts, args: DevArgs, options: ManagerOptions) -> Res
     let mut interrupts = Interrupts::listen()?;
     let story = Story::begun(parent.as_ref().map_or(Duration::ZERO, |parent| parent.elapsed));
     let is_child = parent.is_some();
+    let owns_cluster = flags.kubeconfig.is_none();
     if is_child {
         watch::end_with_parent(interrupts.parent.clone());
     }
@@ -216,11 +215,10 @@ async fn on_cluster(parts: Parts, args: DevArgs, options: ManagerOptions) -> Res
         announce(&story, &kubeconfig, cluster.as_ref());
     }
     let result = if let Some(build) = build {
-        let others = [flags.samples, flags.config.config];
-        watch::run(&build, others.into_iter().flatten(), &kubeconfig, &story, &mut interrupts).await
+        let samples = flags.samples.unwrap_or_else(|| objects::DEFAULT_FOLDER.into());
+        let others = iter::once(samples).chain(flags.config.config);
+        watch::run(&build, others, &kubeconfig, &story, &mut interrupts).await
     } else {
-        // A child works on the cluster of its parent.
-        let owns_cluster = is_child || cluster.is_some();
         let session = Session { story: story.clone(), connection, owns_cluster };
         session.run(parts, options, loaded, &samples, &mut interrupts).await
     };
@@ -264,7 +262,7 @@ impl Session {
         let field_manager = format!("{name}-dev");
         interrupts.or(objects::install(&client, &field_manager, &crds, &story)).await?;
         let manager = Manager::new(options, loaded, connection)?;
-        let (narrator, news) = Narrator::new(story.clone(), name, &crds);
+        let narrator = Narrator::start(story.clone(), name, &crds);
         narrator.follow_runs(&manager);
         interrupts.or(setup(&manager)).await?;
         let _subscriptions = narrator.follow_stores(&manager);
@@ -277,23 +275,14 @@ impl Session {
                  (also /debug/caches, /debug/leader)"
             ));
         }
-        let running = async {
-            let mut running = pin!(dev.manager.run());
-            // Biased: an end that the parent asks for does not change the result.
-            tokio::select! {
-                biased;
-                ended = &mut running => return ended,
-                () = interrupts.parent.cancelled() => dev.manager.stop(),
-            }
-            running.await
-        };
-        // Biased: the end of the manager ends the command. The story ends never before, because the narrator
-        // can always send.
+        let mut running = pin!(dev.manager.run());
+        // Biased: an end that the parent asks for does not change the result.
         tokio::select! {
             biased;
-            ended = running => Ok(ended?),
-            () = narrator.tell(news) => Ok(()),
+            ended = &mut running => return Ok(ended?),
+            () = interrupts.parent.cancelled() => dev.manager.stop(),
         }
+        Ok(running.await?)
     }
 }
 
@@ -315,9 +304,7 @@ impl Additions {
         if flags.config.is_some() {
             return Ok((flags.load(schema)?, flags.source(schema)));
         }
-        let mut overrides = flags.overrides();
-        overrides.log_level = overrides.log_level.or_else(|| LOG_LEVEL.parse::<LogFilter>().ok());
-        Ok((schema.parse(self.configuration, "the configuration of dev", &overrides)?, None))
+        Ok((schema.parse(self.configuration, "the configuration of dev", &flags.overrides())?, None))
     }
 }
 

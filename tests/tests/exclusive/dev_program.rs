@@ -29,7 +29,7 @@ fn dev(word: &str, samples: &Path) -> Terminal {
 }
 
 #[tokio::test]
-async fn samples_are_applied_in_order_and_the_controllers_tell_what_they_do() {
+async fn samples_are_applied_in_order_and_reconciles_are_printed() {
     let samples = folder(&[
         ("b.yml", "---\n# Nothing.\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: last}\n"),
         ("a.yaml", WORLD),
@@ -68,7 +68,7 @@ async fn samples_are_applied_in_order_and_the_controllers_tell_what_they_do() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_once() {
+async fn a_failure_is_printed_once() {
     let samples = folder(&[("a.yaml", WORLD)]);
     let mut dev = dev(greetings::SILENT, samples.path());
     let failed = "greeter: reconcile of shop/world failed: no word to say";

@@ -20,6 +20,9 @@ use crate::dev::{children, runs};
 const SAMPLE: &str = "apiVersion: test.mainstay.dev/v1\nkind: Greeting\nmetadata: {name: first}\n\
     spec: {name: world}\n";
 
+/// The seconds from a save to the reconcile of the new program, without the build: ten times what is promised.
+const SLOWEST_RESTART: f64 = 10.0;
+
 /// A package whose source is the word of the greetings, and a cargo that builds it at once.
 struct Package(tempfile::TempDir);
 
@@ -33,6 +36,10 @@ impl Package {
         let cargo = format!(
             r#"#!/bin/sh
 set -e
+if [ "$1" = metadata ]; then
+    echo '{{"packages":[{{"targets":[{{"name":"mainstay-under-test","src_path":"{folder}/src/word"}}]}}]}}'
+    exit
+fi
 word=$(cat {folder}/src/word)
 if [ "$word" = broken ]; then echo "error: a broken word" >&2; exit 101; fi
 program={folder}/target/$word
@@ -40,7 +47,8 @@ printf '#!/bin/sh\n{variable}=%s exec {binary} "$@"\n' "$word" >"$program"
 chmod +x "$program"
 printf '{{"reason":"compiler-artifact","package_id":"path+file://{folder}",'
 printf '"manifest_path":"{folder}/Cargo.toml",'
-printf '"target":{{"name":"mainstay-under-test"}},"executable":"%s"}}\n' "$program"
+printf '"target":{{"name":"mainstay-under-test","src_path":"{folder}/src/word"}},'
+printf '"executable":"%s"}}\n' "$program"
 "#
         );
         for folder in ["src", "target", "samples"] {
@@ -64,8 +72,12 @@ printf '"target":{{"name":"mainstay-under-test"}},"executable":"%s"}}\n' "$progr
 
     /// Starts `dev --watch` in the package.
     fn dev(&self) -> Terminal {
+        self.dev_with(&[])
+    }
+
+    fn dev_with(&self, flags: &[&str]) -> Terminal {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay-under-test"));
-        command.args(["dev", "--watch"]).current_dir(self.0.path());
+        command.args(["dev", "--watch"]).args(flags).current_dir(self.0.path());
         command.env(greetings::VARIABLE, "unbuilt").env("CARGO", self.path("cargo"));
         command.env_remove("CARGO_MANIFEST_DIR");
         Terminal::run(command)
@@ -79,11 +91,15 @@ async fn until(dev: &mut Terminal, text: &str) -> String {
     line.unwrap_or_default()
 }
 
-/// Returns a client of the cluster whose kubeconfig `dev` prints.
-async fn client(dev: &mut Terminal) -> Client {
+/// Returns the path of the kubeconfig that `dev` prints.
+async fn kubeconfig(dev: &mut Terminal) -> PathBuf {
     let ready = until(dev, "export KUBECONFIG=").await;
-    let (_, path) = ready.split_once("export KUBECONFIG=").expect("the path of a kubeconfig");
-    let config = infer(Some(Path::new(path)), None).await.expect("a kubeconfig");
+    ready.split_once("export KUBECONFIG=").expect("the path of a kubeconfig").1.into()
+}
+
+/// Returns a client of the cluster of `dev`.
+async fn client(dev: &mut Terminal) -> Client {
+    let config = infer(Some(&kubeconfig(dev).await), None).await.expect("a kubeconfig");
     Client::try_from(config).expect("a client")
 }
 
@@ -104,6 +120,7 @@ async fn a_save_replaces_the_manager_and_keeps_the_cluster() {
     let mut dev = package.dev();
     let client = client(&mut dev).await;
     let greetings = Api::<Greeting>::default_namespaced(client.clone());
+    until(&mut dev, "the cluster ends with the command: true").await;
     until(&mut dev, "Greeting default/first: status greeting=\"hello world\"").await;
     let (uid, before) = (greetings.get("first").await.expect("the sample").uid(), revision(&client).await);
 
@@ -111,7 +128,9 @@ async fn a_save_replaces_the_manager_and_keeps_the_cluster() {
     package.save("src/word", "moin");
     let took = build_seconds(&until(&mut dev, "built in ").await);
     until(&mut dev, "Greeting default/first: status greeting=\"moin world\"").await;
-    figure("dev.watch.restart", saved.elapsed().as_secs_f64() - took, "s");
+    let restart = saved.elapsed().as_secs_f64() - took;
+    figure("dev.watch.restart", restart, "s");
+    assert!(restart < SLOWEST_RESTART);
     assert_eq!(greetings.get("first").await.expect("the same object").uid(), uid);
     assert!(revision(&client).await > before);
     let crds = Api::<CustomResourceDefinition>::all(client.clone());
@@ -140,6 +159,19 @@ async fn a_save_replaces_the_manager_and_keeps_the_cluster() {
     assert!(!runs(programs[0]));
     let expected = ["error: a broken word", "error: the word is a crash"];
     assert_eq!(errors.lines().filter(|line| line.starts_with("error")).collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
+async fn a_watcher_uses_a_given_cluster_which_stays() {
+    let (other, package) = (Package::new("hello"), Package::new("moin"));
+    let mut cluster = other.dev();
+    let path = kubeconfig(&mut cluster).await;
+    let mut dev = package.dev_with(&["--kubeconfig", &path.to_string_lossy()]);
+    until(&mut dev, "the cluster ends with the command: false").await;
+    dev.interrupt();
+    let (status, errors) = dev.ended().await;
+    assert!(status.success(), "{status}: {errors}");
+    assert!(path.is_file());
 }
 
 #[tokio::test]
@@ -216,7 +248,7 @@ async fn cargo_rebuilds_a_saved_program() {
     fs::copy(root.join("Cargo.lock"), folder.path().join("Cargo.lock")).expect("the same versions");
     let main = folder.path().join("src/main.rs");
     fs::write(&main, PROGRAM).expect("a program");
-    // That of the tests, with the same profile, so that most packages are built already.
+    // The target folder of the tests, with the same profile, so that most packages are built already.
     let target = Path::new(env!("CARGO_BIN_EXE_mainstay-under-test")).ancestors().nth(2).expect("a folder");
     let cargo = |arguments: &[&str]| {
         let mut command = Command::new("cargo");
@@ -235,7 +267,9 @@ async fn cargo_rebuilds_a_saved_program() {
     let took = build_seconds(&until(&mut dev, "built in ").await);
     until(&mut dev, "renamed: first reconcile of ").await;
     figure("dev.watch.cargo.build", took, "s");
-    figure("dev.watch.cargo.restart", saved.elapsed().as_secs_f64() - took, "s");
+    let restart = saved.elapsed().as_secs_f64() - took;
+    figure("dev.watch.cargo.restart", restart, "s");
+    assert!(restart < SLOWEST_RESTART);
     dev.interrupt();
     let (status, errors) = dev.ended().await;
     assert!(status.success(), "{status}: {errors}");

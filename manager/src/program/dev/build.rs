@@ -1,14 +1,15 @@
-//! Builds the program with cargo, as it was built when it started.
+//! Builds the program with cargo, with the profile that it was built with, and with its default features.
 
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{self, Stdio};
 
 use serde::Deserialize;
 use tokio::process::Command;
 
+use super::sources;
 use crate::reconcile::BoxError;
 
 /// The command that builds the program.
@@ -26,8 +27,8 @@ pub(super) struct Build {
 pub(super) struct Built {
     /// The executable; `None` if the build failed.
     pub(super) executable: Option<PathBuf>,
-    /// The folders of the packages on this machine that the program consists of, as far as they were built.
-    pub(super) packages: BTreeSet<PathBuf>,
+    /// The sources on this machine that the program consists of, as far as they were built.
+    pub(super) sources: BTreeSet<PathBuf>,
 }
 
 /// The parts of a line of `cargo build --message-format json` that are used.
@@ -43,6 +44,18 @@ struct Message {
 #[derive(Deserialize)]
 struct Target {
     name: String,
+    src_path: PathBuf,
+}
+
+/// The parts of the answer of `cargo metadata` that are used.
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    targets: Vec<Target>,
 }
 
 // === impl Build ===
@@ -52,14 +65,16 @@ impl Build {
     /// or that of the current folder.
     ///
     /// # Errors
-    /// There is no manifest in the current folder or above it.
+    /// There is no manifest in the current folder or above it, or its packages have no such program.
     pub(super) fn of_this_program() -> Result<Self, String> {
         let executable = env::current_exe().map_err(|error| format!("the running program: {error}"))?;
         let folder = match env::var_os("CARGO_MANIFEST_DIR") {
             Some(folder) => PathBuf::from(folder),
             None => env::current_dir().map_err(|error| format!("the current folder: {error}"))?,
         };
-        Self::of(&executable, &folder)
+        let build = Self::of(&executable, &folder)?;
+        build.check()?;
+        Ok(build)
     }
 
     fn of(executable: &Path, folder: &Path) -> Result<Self, String> {
@@ -90,6 +105,25 @@ impl Build {
         Ok(Self { manifest, target, arguments })
     }
 
+    /// Checks that the packages of the manifest have the program. An installed program has none of them.
+    fn check(&self) -> Result<(), String> {
+        let mut command = process::Command::new(cargo());
+        command.args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"]);
+        let output = command.arg(&self.manifest).stderr(Stdio::inherit()).output();
+        let output = output.map_err(|error| format!("{}: {error}", Path::new(&cargo()).display()))?;
+        let manifest = self.manifest.display();
+        let metadata: Metadata = serde_json::from_slice(&output.stdout)
+            .map_err(|error| format!("{manifest}: cargo metadata ({}): {error}", output.status))?;
+        let mut targets = metadata.packages.iter().flat_map(|package| &package.targets);
+        if targets.any(|target| target.name == self.target) {
+            return Ok(());
+        }
+        Err(format!(
+            "{manifest}: no program {}; --watch needs the package of the running program: cargo run -- dev --watch",
+            self.target
+        ))
+    }
+
     /// Returns the folder of the package.
     pub(super) fn package(&self) -> &Path {
         self.manifest.parent().unwrap_or(Path::new("."))
@@ -100,7 +134,7 @@ impl Build {
     /// # Cancel safety
     /// Dropping it kills cargo.
     pub(super) async fn run(&self) -> Result<Built, BoxError> {
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let cargo = cargo();
         let mut command = Command::new(&cargo);
         command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         let child = command.spawn().map_err(|error| format!("{}: {error}", Path::new(&cargo).display()))?;
@@ -117,17 +151,25 @@ impl Build {
         let mut built = Built::default();
         for message in messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok()) {
             let Message { package_id, manifest_path, executable, target } = message;
+            let Some(target) = target else { continue };
             if package_id.starts_with("path+")
-                && let Some(folder) = manifest_path.as_deref().and_then(Path::parent)
+                && let Some(package) = manifest_path.as_deref().and_then(Path::parent)
             {
-                built.packages.insert(folder.to_owned());
+                built.sources.extend(sources::of_package(package));
+                // A crate elsewhere than in `src`. The folder of the package also has what cargo writes.
+                let folder = target.src_path.parent().filter(|folder| !package.starts_with(folder));
+                built.sources.extend(folder.map(Path::to_owned));
             }
-            if executable.is_some() && target.is_some_and(|target| target.name == self.target) {
+            if executable.is_some() && target.name == self.target {
                 built.executable = executable;
             }
         }
         built
     }
+}
+
+fn cargo() -> OsString {
+    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
 #[cfg(test)]

@@ -13,13 +13,14 @@ use kube::discovery::{self, Scope};
 use serde_json::Value;
 use tokio::time::interval;
 
+use super::sources::is_hidden;
 use super::story::Story;
 use crate::client::refusal;
 use crate::key::{Chain, Key as _, NamespacedName};
 use crate::reconcile::BoxError;
 
 /// The folder of samples if the command line names none.
-const DEFAULT_FOLDER: &str = "samples";
+pub(super) const DEFAULT_FOLDER: &str = "samples";
 
 /// One object to apply, from one document of a file.
 #[derive(Debug)]
@@ -69,7 +70,8 @@ pub(super) fn read(folder: Option<&Path>) -> Result<Vec<Sample>, WrongSamples> {
     for entry in fs::read_dir(folder).map_err(|error| unreadable(folder, &error))? {
         files.push(entry.map_err(|error| unreadable(folder, &error))?.path());
     }
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml"));
+    let is_yaml = |file: &Path| file.extension().is_some_and(|name| name == "yaml" || name == "yml");
+    files.retain(|file| is_yaml(file) && !is_hidden(file));
     files.sort();
     let (mut samples, mut problems) = (Vec::new(), Vec::new());
     for file in files {

@@ -4,16 +4,16 @@
 //! machine. The files of a program are few: a look at a thousand takes some milliseconds.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, Metadata};
+use std::hash::{DefaultHasher, Hasher as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// The parts of a package that make up a program. Only these are watched: the program itself may write other
-/// files, and cargo does.
+/// The parts of a package that are watched, beside the folders of its crates. The program itself may write
+/// other files, and cargo does.
 const WATCHED: [&str; 5] = ["Cargo.toml", "build.rs", "config", "samples", "src"];
 
 /// Time between two polls. A change is reported once two polls agree, because saving takes several steps.
@@ -26,23 +26,27 @@ pub(super) struct Sources {
     seen: Files,
 }
 
-/// Time of the last write and length of each file.
-type Files = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
+type Files = BTreeMap<PathBuf, State>;
+
+/// The state of a file. Two states with the same content are equal: a build script may write the same source
+/// anew in each build.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    modified: Option<SystemTime>,
+    length: u64,
+    /// The hash of the content, which is read only if the other two fields have changed.
+    content: u64,
+}
 
 // === impl Sources ===
 
 impl Sources {
-    /// Watches a file or folder from now on.
-    pub(super) async fn add(&mut self, path: &Path) {
+    /// Watches a file or folder. Files written after the build `began` count as changed.
+    pub(super) async fn add(&mut self, path: &Path, began: SystemTime) {
         if self.paths.insert(path.to_owned()) {
-            self.seen.extend(look([path.to_owned()].into()).await);
-        }
-    }
-
-    /// Watches the sources of a package from now on.
-    pub(super) async fn add_package(&mut self, folder: &Path) {
-        for part in WATCHED {
-            self.add(&folder.join(part)).await;
+            let mut files = look([path.to_owned()].into(), Files::new()).await;
+            files.retain(|_, state| state.modified.is_none_or(|modified| modified <= began));
+            self.seen.extend(files);
         }
     }
 
@@ -51,13 +55,13 @@ impl Sources {
     /// # Cancel safety
     /// No change is lost; call it again.
     pub(super) async fn changed(&mut self) {
-        let paths = Arc::new(self.paths.clone());
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut last = None;
+        let mut last: Option<Files> = None;
         loop {
             ticks.tick().await;
-            let now = look(BTreeSet::clone(&paths)).await;
+            let known = last.as_ref().unwrap_or(&self.seen).clone();
+            let now = look(self.paths.clone(), known).await;
             if now != self.seen && last.as_ref() == Some(&now) {
                 self.seen = now;
                 return;
@@ -67,8 +71,40 @@ impl Sources {
     }
 }
 
-/// Returns the state of all files below these paths, without hidden ones.
-async fn look(paths: BTreeSet<PathBuf>) -> Files {
+// === impl State ===
+
+impl State {
+    /// Reads the state of a file that had this state before.
+    fn read(path: &Path, found: &Metadata, before: Option<&Self>) -> Self {
+        let (modified, length) = (found.modified().ok(), found.len());
+        let content = match before {
+            Some(before) if (before.modified, before.length) == (modified, length) => before.content,
+            // An unreadable file has no content; cargo will name it.
+            _ => fs::read(path).map_or(0, |content| hash(&content)),
+        };
+        Self { modified, length, content }
+    }
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.content == other.content
+    }
+}
+
+/// Returns the paths of a package that are watched.
+pub(super) fn of_package(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    WATCHED.into_iter().map(|part| folder.join(part))
+}
+
+/// Returns whether a file is hidden, or the backup of an editor.
+pub(super) fn is_hidden(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with(['.', '#']) || name.ends_with('~')
+}
+
+/// Returns the state of all files below these paths, without hidden ones; `known` is an earlier one.
+async fn look(paths: BTreeSet<PathBuf>, known: Files) -> Files {
     let looked = spawn_blocking(move || {
         let (mut files, mut left) = (Files::new(), Vec::from_iter(paths));
         while let Some(path) = left.pop() {
@@ -76,13 +112,10 @@ async fn look(paths: BTreeSet<PathBuf>) -> Files {
             let Ok(found) = fs::metadata(&path) else { continue };
             if found.is_dir() {
                 let entries = fs::read_dir(&path).into_iter().flatten().flatten();
-                left.extend(
-                    entries
-                        .filter(|entry| !is_hidden(&entry.file_name().to_string_lossy()))
-                        .map(|entry| entry.path()),
-                );
+                left.extend(entries.map(|entry| entry.path()).filter(|path| !is_hidden(path)));
             } else {
-                files.insert(path, (found.modified().ok(), found.len()));
+                let state = State::read(&path, &found, known.get(&path));
+                files.insert(path, state);
             }
         }
         files
@@ -90,9 +123,10 @@ async fn look(paths: BTreeSet<PathBuf>) -> Files {
     looked.await.unwrap_or_default()
 }
 
-/// Returns whether a file is hidden, or the backup of an editor.
-fn is_hidden(name: &str) -> bool {
-    name.starts_with(['.', '#']) || name.ends_with('~')
+fn hash(content: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(content);
+    hasher.finish()
 }
 
 #[cfg(test)]

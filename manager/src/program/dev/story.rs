@@ -59,12 +59,12 @@ pub(super) struct Narrator {
 }
 
 /// News for the story, with the time since its start.
-pub(super) struct News {
+struct News {
     at: Duration,
-    what: What,
+    entry: Entry,
 }
 
-enum What {
+enum Entry {
     Line(String),
     /// An object before and after a change.
     Change(Option<View>, Option<View>),
@@ -93,24 +93,31 @@ impl Story {
 // === impl Narrator ===
 
 impl Narrator {
-    /// Makes a narrator, and the news that [`Narrator::tell`] prints.
-    pub(super) fn new(
+    /// Makes a narrator. A thread of its own prints what it collects, because a terminal can block.
+    pub(super) fn start(story: Story, program: &'static str, crds: &[CustomResourceDefinition]) -> Arc<Self> {
+        let (narrator, news) = Self::new(story, program, crds);
+        let printing = Arc::clone(&narrator);
+        // It ends with the runtime, which does not wait for it.
+        tokio::task::spawn_blocking(move || printing.print(news));
+        narrator
+    }
+
+    fn new(
         story: Story,
         program: &'static str,
         crds: &[CustomResourceDefinition],
     ) -> (Arc<Self>, mpsc::Receiver<News>) {
         let own = crds.iter().map(|crd| (crd.spec.group.clone(), crd.spec.names.kind.clone())).collect();
         let (runs, seen) = (BoundedMap::new(REMEMBERED).into(), BoundedMap::new(REMEMBERED).into());
-        let (news, told) = mpsc::channel(WAITING);
-        (Arc::new(Self { story, news, program, own, runs, seen }), told)
+        let (news, waiting) = mpsc::channel(WAITING);
+        (Arc::new(Self { story, news, program, own, runs, seen }), waiting)
     }
 
-    /// Prints news, until the future is dropped.
-    pub(super) async fn tell(&self, mut news: mpsc::Receiver<News>) {
-        while let Some(News { at, what }) = news.recv().await {
-            let lines = match what {
-                What::Line(line) => vec![line],
-                What::Change(old, new) => self.told(old.as_ref(), new.as_ref()),
+    fn print(&self, mut news: mpsc::Receiver<News>) {
+        while let Some(News { at, entry }) = news.blocking_recv() {
+            let lines = match entry {
+                Entry::Line(line) => vec![line],
+                Entry::Change(old, new) => self.lines(old.as_ref(), new.as_ref()),
             };
             for line in lines {
                 print_at(at, &line);
@@ -118,22 +125,22 @@ impl Narrator {
         }
     }
 
-    fn send(&self, what: What) {
+    fn send(&self, entry: Entry) {
         // Left out if the terminal is slower than the controllers.
-        self.news.try_send(News { at: self.story.elapsed(), what }).ok();
+        self.news.try_send(News { at: self.story.elapsed(), entry }).ok();
     }
 
-    /// Tells the reconciles of all controllers that are registered with the manager from now on.
+    /// Reports the reconciles of all controllers that are registered with the manager from now on.
     pub(super) fn follow_runs(self: &Arc<Self>, manager: &Manager) {
         let narrator = Arc::clone(self);
         manager.observe_runs(Arc::new(move |controller, key, outcome| {
             if let Some(line) = narrator.run(controller, &key.to_string(), outcome) {
-                narrator.send(What::Line(line));
+                narrator.send(Entry::Line(line));
             }
         }));
     }
 
-    /// Tells the changes of the stores that are declared by now, and Events, as long as the returned
+    /// Reports the changes of the stores that are declared by now, and Events, as long as the returned
     /// subscriptions live.
     pub(super) fn follow_stores(self: &Arc<Self>, manager: &Manager) -> Vec<Subscription> {
         // Held until it has a subscription.
@@ -170,7 +177,7 @@ impl Narrator {
     }
 
     /// Returns the lines about a change of an object, or about a new Event.
-    fn told(&self, old: Option<&View>, new: Option<&View>) -> Vec<String> {
+    fn lines(&self, old: Option<&View>, new: Option<&View>) -> Vec<String> {
         let Some(latest) = new.or(old) else { return Vec::new() };
         if *latest.kind() == KindId::of::<Event>() {
             let new = old.is_none().then(|| latest.decode::<Event>().ok()).flatten();
@@ -228,7 +235,7 @@ impl Narrator {
 impl DeltaHandler for Arc<Narrator> {
     fn handle(&self, delta: &Delta<'_>) {
         if !delta.initial && !delta.resync {
-            self.send(What::Change(delta.old.cloned(), delta.new.cloned()));
+            self.send(Entry::Change(delta.old.cloned(), delta.new.cloned()));
         }
     }
 

@@ -22,7 +22,8 @@ fn without_a_file_nothing_is_elected_and_all_ports_are_on_loopback() {
     ] {
         assert_eq!(address.to_string(), "127.0.0.1:0");
     }
-    assert_eq!(configuration.logging.level.to_string(), LOG_LEVEL);
+    let level = configuration.logging.level.to_string();
+    assert!(level.starts_with("info,mainstay::=warn,"), "{level}: the program's own lines are logged");
     assert!(args.source.is_none());
     let args = parsed(&["--log-level", "debug"]).unwrap();
     assert_eq!(args.loaded.configuration.logging.level.to_string(), "debug");
@@ -49,4 +50,12 @@ fn the_configuration_of_the_program_is_the_default() {
     let program = program().dev_configuration(text);
     let matches = command().get_matches_from(["dev"]);
     assert!(program.dev(&matches).unwrap().loaded.configuration.leader_election.enabled);
+}
+
+#[test]
+fn a_program_may_have_a_command_dev_of_its_own() {
+    let own = Command::new("dev").about("Starts the shop");
+    let program = program().command(own, |_| std::process::ExitCode::SUCCESS);
+    let matches = program.command_line().get_matches_from(["shop", "dev"]);
+    assert_eq!(matches.subcommand_name(), Some("dev"));
 }

@@ -9,16 +9,17 @@ use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::OptionFuture;
+use jiff::Timestamp;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::build::Build;
 use super::server::Interrupts;
-use super::sources::Sources;
+use super::sources::{self, Sources};
 use super::story::Story;
 use crate::reconcile::BoxError;
 
@@ -56,14 +57,14 @@ pub(super) async fn run(
     interrupts: &mut Interrupts,
 ) -> Result<(), BoxError> {
     let mut sources = Sources::default();
-    sources.add_package(build.package()).await;
-    for path in others {
-        sources.add(&path).await;
+    let began = wall_clock();
+    for path in sources::of_package(build.package()).chain(others) {
+        sources.add(&path, began).await;
     }
     let mut child: Option<Running> = None;
     let ended = loop {
         story.print("building the program");
-        let began = Instant::now();
+        let began = (wall_clock(), Instant::now());
         // Biased: after an interrupt the result does not matter.
         let result = tokio::select! {
             biased;
@@ -73,11 +74,11 @@ pub(super) async fn run(
                 Err(problem) => break Err(problem),
             },
         };
-        for package in &result.packages {
-            sources.add_package(package).await;
+        for path in &result.sources {
+            sources.add(path, began.0).await;
         }
         if let Some(executable) = result.executable {
-            story.print(format_args!("built in {:.1} s", began.elapsed().as_secs_f64()));
+            story.print(format_args!("built in {:.1} s", began.1.elapsed().as_secs_f64()));
             stop(child.take(), story).await?;
             child = Some(start(&executable, kubeconfig, story)?);
         } else {
@@ -143,6 +144,11 @@ async fn stop(child: Option<Running>, story: &Story) -> io::Result<()> {
     }
     story.print(format_args!("the manager did not end within {END:?}; killed"));
     process.kill().await
+}
+
+/// Returns the time that file systems note.
+fn wall_clock() -> SystemTime {
+    Timestamp::now().into()
 }
 
 fn describe_end(status: ExitStatus) -> String {

@@ -35,16 +35,33 @@ fn a_folder_without_a_package_is_refused() {
 }
 
 #[test]
-fn messages_of_cargo_name_the_executable_and_the_packages_of_this_machine() {
+fn a_package_without_the_program_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("src")).unwrap();
+    std::fs::write(folder.path().join("src/main.rs"), "fn main() {}").unwrap();
+    std::fs::write(folder.path().join("Cargo.toml"), "[package]\nname = \"shop\"\n").unwrap();
+    let check = |program: &str| Build::of(Path::new(program), folder.path()).unwrap().check();
+    check("/shop/target/debug/shop").unwrap();
+    let expected = format!("{}/Cargo.toml: no program mainstay; ", folder.path().display());
+    let error = check("/root/.cargo/bin/mainstay").unwrap_err();
+    assert!(error.starts_with(&expected), "{error}");
+}
+
+#[test]
+fn messages_of_cargo_name_the_executable_and_the_sources_on_this_machine() {
     let build = Build { manifest: "/shop/Cargo.toml".into(), target: "shop".into(), arguments: Vec::new() };
     let messages = r#"
-{"reason":"compiler-artifact","package_id":"registry+https://x#serde@1.0.0","manifest_path":"/r/serde/Cargo.toml","target":{"name":"serde"},"executable":null}
-{"reason":"compiler-artifact","package_id":"path+file:///tea#0.1.0","manifest_path":"/tea/Cargo.toml","target":{"name":"tea"},"executable":null}
+{"reason":"compiler-artifact","package_id":"registry+https://x#serde@1.0.0","manifest_path":"/r/serde/Cargo.toml","target":{"name":"serde","src_path":"/r/serde/src/lib.rs"},"executable":null}
+{"reason":"compiler-artifact","package_id":"path+file:///tea#0.1.0","manifest_path":"/tea/Cargo.toml","target":{"name":"tea","src_path":"/tea/lib/tea.rs"},"executable":null}
+{"reason":"compiler-artifact","package_id":"path+file:///tea#0.1.0","manifest_path":"/tea/Cargo.toml","target":{"name":"build-script-build","src_path":"/tea/build.rs"},"executable":null}
 {"reason":"build-script-executed","package_id":"path+file:///tea#0.1.0"}
 not JSON
-{"reason":"compiler-artifact","package_id":"path+file:///shop#0.1.0","manifest_path":"/shop/Cargo.toml","target":{"name":"shop"},"executable":"/shop/target/debug/shop"}
+{"reason":"compiler-artifact","package_id":"path+file:///shop#0.1.0","manifest_path":"/shop/Cargo.toml","target":{"name":"shop","src_path":"/shop/examples/shop.rs"},"executable":"/shop/target/debug/examples/shop"}
 {"reason":"build-finished","success":true}
 "#;
-    let packages = ["/tea", "/shop"].map(PathBuf::from).into();
-    assert_eq!(build.built(messages), Built { executable: Some("/shop/target/debug/shop".into()), packages });
+    let mut expected: BTreeSet<_> = ["/tea/lib", "/shop/examples"].map(PathBuf::from).into();
+    expected.extend(["/tea", "/shop"].iter().flat_map(|folder| sources::of_package(Path::new(folder))));
+    let Built { executable, sources: found } = build.built(messages);
+    assert_eq!(executable, Some("/shop/target/debug/examples/shop".into()));
+    assert_eq!(found, expected);
 }

@@ -1,4 +1,5 @@
 use futures_util::FutureExt as _;
+use jiff::Timestamp;
 
 use super::*;
 
@@ -12,7 +13,9 @@ async fn package() -> (tempfile::TempDir, Sources) {
         fs::write(folder.path().join(name), "old").unwrap();
     }
     let mut sources = Sources::default();
-    sources.add_package(folder.path()).await;
+    for path in of_package(folder.path()) {
+        sources.add(&path, Timestamp::now().into()).await;
+    }
     (folder, sources)
 }
 
@@ -44,6 +47,25 @@ async fn other_files_are_no_sources() {
         fs::write(folder.path().join(name), "written").unwrap();
     }
     let seen = sources.seen.clone();
-    assert_eq!(look(sources.paths.clone()).await, seen);
+    assert_eq!(look(sources.paths.clone(), Files::new()).await, seen);
     assert!(sources.changed().now_or_never().is_none());
+}
+
+#[tokio::test]
+async fn a_file_written_again_with_the_same_content_is_no_change() {
+    let (folder, sources) = package().await;
+    let main = folder.path().join("src/main.rs");
+    fs::write(&main, "old").unwrap();
+    let later = SystemTime::from(Timestamp::now()) + Duration::from_secs(5);
+    fs::File::options().append(true).open(&main).unwrap().set_modified(later).unwrap();
+    assert_eq!(look(sources.paths.clone(), sources.seen.clone()).await, sources.seen);
+}
+
+#[tokio::test]
+async fn a_file_saved_after_the_build_began_is_a_change() {
+    let (folder, mut sources) = package().await;
+    let library = folder.path().join("library.rs");
+    fs::write(&library, "saved while the program is built").unwrap();
+    sources.add(&library, SystemTime::UNIX_EPOCH).await;
+    sources.changed().await;
 }

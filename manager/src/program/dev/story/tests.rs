@@ -27,7 +27,7 @@ fn a_change_of_status_shows_plain_values_and_changed_conditions() {
 }
 
 #[tokio::test]
-async fn runs_are_told_at_first_and_when_their_outcome_changes() {
+async fn runs_are_reported_at_first_and_when_their_outcome_changes() {
     let (narrator, _news) = Narrator::new(Story::begun(Duration::ZERO), "shop", &[]);
     let failed = |error: &'static str| Err(ReconcileError::from(error));
     let run = |outcome: Outcome| narrator.run("orders", "default/tea", &outcome);
@@ -43,9 +43,9 @@ async fn runs_are_told_at_first_and_when_their_outcome_changes() {
 }
 
 #[test]
-fn only_events_of_the_program_are_told() {
+fn only_events_of_the_program_are_reported() {
     let (narrator, _news) = Narrator::new(Story::begun(Duration::ZERO), "shop", &[]);
-    let told = |reporter: &str| {
+    let line_of = |reporter: &str| {
         let event = json!({
             "metadata": {}, "eventTime": null, "reportingController": reporter, "type": "Warning",
             "reason": "Full", "note": "no room",
@@ -53,7 +53,10 @@ fn only_events_of_the_program_are_told() {
         });
         narrator.event(&serde_json::from_value(event).unwrap())
     };
-    let line = "Order a/b: Event Warning Full: no room";
-    assert_eq!((told("shop/orders").as_deref(), told("shop").as_deref()), (Some(line), Some(line)));
-    assert_eq!((told("shopper"), told("kubelet")), (None, None));
+    let expected = "Order a/b: Event Warning Full: no room";
+    assert_eq!(
+        (line_of("shop/orders").as_deref(), line_of("shop").as_deref()),
+        (Some(expected), Some(expected))
+    );
+    assert_eq!((line_of("shopper"), line_of("kubelet")), (None, None));
 }
