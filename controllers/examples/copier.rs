@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     /// Makes a `ConfigMap` of the shop, and one in the attic that is no copy and has the name `in_attic`.
-    fn bench(in_attic: &str) -> (impl Reconciler, Store<ConfigMap>, TestContext, NamespacedName) {
+    fn fixture(in_attic: &str) -> (impl Reconciler, Store<ConfigMap>, TestContext, NamespacedName) {
         let prices = json!({"metadata": {"name": "prices", "namespace": "shop"}, "data": {"tea": "3"}});
         let theirs = json!({"metadata": {"name": in_attic, "namespace": "attic"}});
         let maps = Store::from_objects([prices, theirs].map(|map| from_value(map).unwrap()));
@@ -85,7 +85,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_copy_is_made_after_the_finalizer_and_deleted_before_its_original() {
-        let (copier, maps, cx, prices) = bench("other");
+        let (copier, maps, cx, prices) = fixture("other");
         let run = reconcile_once(&copier, &prices, &cx).await;
         assert_eq!(run.wrote(), ["merge configmaps shop/prices", "apply configmaps attic/shop-prices"]);
         assert_eq!(run.writes[1].body["data"], json!({"tea": "3"}));
@@ -104,7 +104,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_object_that_is_no_copy_is_neither_overwritten_nor_deleted() {
-        let (copier, _maps, cx, prices) = bench("shop-prices");
+        let (copier, _maps, cx, prices) = fixture("shop-prices");
         let run = reconcile_once(&copier, &prices, &cx).await;
         assert!(run.outcome.unwrap_err().to_string().contains("attic/shop-prices is no copy of shop/prices"));
         api(&cx, "shop").delete("prices", &DeleteParams::default()).await.unwrap();

@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    struct Bench {
+    struct Fixture {
         services: Store<Service>,
         maps: Store<ConfigMap>,
         cx: TestContext,
@@ -103,7 +103,7 @@ mod tests {
     }
 
     /// A listed Service, and a directory with a line that another client has written.
-    fn bench() -> Bench {
+    fn fixture() -> Fixture {
         let service = json!({
             "metadata": {"name": "web", "namespace": "shop", "labels": {"listed": "yes"}},
             "spec": {"ports": [{"name": "http", "port": 80}, {"name": "https", "port": 443}]},
@@ -112,12 +112,12 @@ mod tests {
         let services = Store::from_objects([from_value(service).unwrap()]);
         let maps = Store::from_objects([from_value(shared).unwrap()]);
         let cx = Context::for_test().with_store(&services).with_store(&maps);
-        Bench { services, maps, cx, web: NamespacedName::namespaced("shop", "web") }
+        Fixture { services, maps, cx, web: NamespacedName::namespaced("shop", "web") }
     }
 
     #[tokio::test]
     async fn a_service_gets_a_card_of_its_own_and_a_line_among_others() {
-        let Bench { services, cx, web, .. } = bench();
+        let Fixture { services, cx, web, .. } = fixture();
         let reconciler = reconciler(&services);
         let run = reconcile_once(&reconciler, &web, &cx).await;
         assert_eq!(run.action(), Action::Done);
@@ -133,7 +133,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_is_removed_before_its_service_and_other_lines_stay() {
-        let Bench { services, maps, cx, web } = bench();
+        let Fixture { services, maps, cx, web } = fixture();
         let reconciler = reconciler(&services);
         let _listed = reconcile_once(&reconciler, &web, &cx).await;
         let shop: Api<Service> = Api::namespaced(cx.client().clone(), "shop");
@@ -147,7 +147,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_service_that_loses_the_label_loses_its_line_and_the_finalizer() {
-        let Bench { services, cx, web, .. } = bench();
+        let Fixture { services, cx, web, .. } = fixture();
         let reconciler = reconciler(&services);
         let _listed = reconcile_once(&reconciler, &web, &cx).await;
         let shop: Api<Service> = Api::namespaced(cx.client().clone(), "shop");
