@@ -28,13 +28,13 @@ pub struct ConfigFlags {
     /// Namespace of the Lease [over leaderElection.namespace]
     #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
     pub leader_election_namespace: Option<String>,
-    /// Address of the health probes, "" for none [over health.bindAddress]
+    /// Address of the health probes, "" or 0 for none [over health.bindAddress]
     #[arg(long, value_name = "ADDRESS", value_parser = expected::<BindAddress>)]
     pub health_probe_bind_address: Option<BindAddress>,
-    /// Address of the metrics, "" for none [over metrics.bindAddress]
+    /// Address of the metrics, "" or 0 for none [over metrics.bindAddress]
     #[arg(long, value_name = "ADDRESS", value_parser = expected::<BindAddress>)]
     pub metrics_bind_address: Option<BindAddress>,
-    /// Address of the debug pages, "" for none [over inspect.bindAddress]
+    /// Address of the debug pages, "" or 0 for none [over inspect.bindAddress]
     #[arg(long, value_name = "ADDRESS", value_parser = expected::<BindAddress>)]
     pub inspect_bind_address: Option<BindAddress>,
     /// The log level, such as `debug` or `info,mainstay::queue=debug` [over logging.level]
