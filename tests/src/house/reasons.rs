@@ -19,6 +19,9 @@ const TABLES: [(&str, &str); 6] = [
     ("Reason of a dependency", "Reasons of dependencies"),
 ];
 
+/// The beginning of the doc comment of a reason that belongs to two tables.
+const BOTH: &str = "Reason of a condition or dependency";
+
 #[test]
 fn the_page_of_reasons_is_made_from_the_code() {
     let source = fs::read_to_string(workspace().join("controllers/src/reasons.rs")).expect("the reasons");
@@ -49,14 +52,18 @@ fn tables(source: &str) -> String {
                 None => value.trim_matches('"').to_owned(),
             };
             values.entry(name.to_owned()).or_insert_with(|| value.clone());
-            let known = TABLES.iter().position(|(begin, _)| {
-                doc.trim_start().strip_prefix(begin).is_some_and(|rest| rest.starts_with([':', '.', ' ']))
-            });
-            let table = known.or_else(|| doc.contains("Reason of a condition or").then_some(1));
-            if let Some(table) = table {
-                let meaning = doc.trim_start()[TABLES[table].0.len()..].trim_start_matches([':', '.', ' ']);
-                let row = rows.entry(table).or_default();
-                writeln!(row, "| `{value}` | {} |", meaning.trim_end_matches('.')).expect("a String");
+            let docs = match doc.trim_start().strip_prefix(BOTH) {
+                Some(rest) => ["condition", "dependency"].map(|of| format!("Reason of a {of}{rest}")).into(),
+                None => vec![doc.trim_start().to_owned()],
+            };
+            for doc in docs {
+                let known = TABLES.iter().enumerate().find_map(|(table, (begin, _))| {
+                    let rest = doc.strip_prefix(begin)?;
+                    rest.starts_with([':', '.', ' ']).then_some((table, rest))
+                });
+                let Some((table, rest)) = known else { continue };
+                let meaning = rest.trim_start_matches([':', '.', ' ']).trim_end_matches('.');
+                writeln!(rows.entry(table).or_default(), "| `{value}` | {meaning} |").expect("a String");
             }
         }
         doc.clear();
