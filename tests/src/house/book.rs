@@ -54,7 +54,7 @@ fn links_and_headings_are_found_as_markdown_has_them() {
 }
 
 /// Returns the paths of all pages, relative to the workspace.
-fn pages() -> Vec<String> {
+pub(super) fn pages() -> Vec<String> {
     let crates = ["api", "manager", "controllers", "devcluster"].map(|folder| format!("{folder}/README.md"));
     let mut pages = vec!["README.md".to_owned(), "CHANGELOG.md".to_owned()];
     pages.extend(crates);

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use super::book::pages;
 use super::{CRATES, rust_files, workspace};
 
 /// CI compiles the example, so the code in the README compiles too.
@@ -17,62 +18,37 @@ fn the_readme_shows_the_example_as_it_is() {
     );
 }
 
-/// CI compiles and tests the examples, so the code in the guides works.
+/// A block of `rust` on a page is part of a source or of an example in a doc comment, so CI compiles it. Code of
+/// other frameworks, and included files, are in blocks of `rust,ignore`.
 #[test]
-fn the_guides_show_their_examples_as_they_are() {
-    let read = |path: &str| fs::read_to_string(workspace().join(path)).expect("a readable file");
-    for (guide, examples) in [
-        ("docs/testing.md", &["controllers/examples/copier.rs", "manager/src/manager/testing.rs"][..]),
-        ("docs/writing.md", &["controllers/examples/directory.rs"]),
-        ("docs/clusters.md", &["manager/src/manager/cluster.rs"]),
-        ("docs/configuration.md", &["controllers/examples/shop.rs"]),
-        (
-            "docs/coming-from.md",
-            &[
-                "manager/src/reconcile/writes.rs",
-                "manager/src/reconcile/object.rs",
-                "manager/src/watch/handler.rs",
-                "controllers/examples/shop.rs",
-            ],
-        ),
-    ] {
-        let (text, example) = (read(guide), examples.iter().map(|example| read(example)).collect::<String>());
-        let documented = without_comment_marks(&example);
-        let blocks: Vec<_> =
-            text.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-        assert!(!blocks.is_empty(), "{guide} shows no code");
-        for block in blocks {
-            let shown = example.contains(block) || documented.contains(block);
-            assert!(shown, "{guide} shows code that is not in the example:\n{block}");
-        }
-    }
-}
-
-/// How-to pages have short listings, from any example or doc comment of the runtime.
-#[test]
-fn how_to_pages_show_code_that_is_compiled() {
-    let mut files = rust_files(&workspace().join("controllers/examples"));
-    files.extend(rust_files(&workspace().join("manager/src")));
+fn pages_show_code_that_is_compiled() {
+    let folders = CRATES.map(|(folder, _)| workspace().join(folder));
+    let files = folders.iter().flat_map(|folder| rust_files(folder));
     let sources: Vec<String> =
-        files.iter().map(|file| fs::read_to_string(file).expect("a readable source")).collect();
+        files.map(|file| fs::read_to_string(file).expect("a readable source")).collect();
     let documented: Vec<String> = sources.iter().map(|source| without_comment_marks(source)).collect();
-    let mut pages = 0;
-    for page in fs::read_dir(workspace().join("docs/how-to")).expect("a readable folder") {
-        let page = page.expect("a readable entry").path();
-        let text = fs::read_to_string(&page).expect("a readable page");
+    let (mut blocks, mut unknown) = (0, Vec::new());
+    for page in pages() {
+        let text = fs::read_to_string(workspace().join(&page)).expect("a readable page");
         for block in text.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()) {
-            let is_shown = sources.iter().chain(&documented).any(|source| source.contains(block));
-            assert!(is_shown, "{} shows code that no example has:\n{block}", page.display());
+            blocks += 1;
+            if !sources.iter().chain(&documented).any(|source| source.contains(block)) {
+                unknown.push(format!("{page}:\n{block}"));
+            }
         }
-        pages += 1;
     }
-    assert!(pages > 5, "{pages} pages");
+    assert!(blocks > 30, "{blocks} blocks");
+    assert!(unknown.is_empty(), "code that no source has:\n{}", unknown.join("\n"));
 }
 
-/// Returns a source with the marks of its doc comments removed, so that examples in them can be found.
+/// Returns a source with the marks of its doc comments removed, and without the hidden lines of their examples,
+/// so that a page can show these examples.
 fn without_comment_marks(source: &str) -> String {
-    let lines = source.lines().map(|line| {
-        line.trim_start().strip_prefix("///").map_or(line, |doc| doc.strip_prefix(' ').unwrap_or(doc))
+    let lines = source.lines().filter_map(|line| {
+        let doc = ["///", "//!"].iter().find_map(|mark| line.trim_start().strip_prefix(mark));
+        let Some(doc) = doc else { return Some(line) };
+        let text = doc.strip_prefix(' ').unwrap_or(doc);
+        (text != "#" && !text.starts_with("# ")).then_some(text)
     });
     lines.fold(String::new(), |text, line| text + line + "\n")
 }
