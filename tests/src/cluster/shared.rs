@@ -1,5 +1,6 @@
 //! The cluster that all tests of a binary share, on a thread of its own.
 
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use mainstay_devcluster::DevCluster;
@@ -43,6 +44,8 @@ fn run(server: Server, state: &watch::Sender<Shared>) {
                 state.send_replace(Some(Err(error.into())));
             }
             Ok(cluster) => {
+                // Until the process ends, because this task does.
+                let _remover = matches!(server, Server::Embedded).then(|| remove_at_end(&cluster));
                 let cluster = Arc::new(cluster);
                 let admin = client_of(cluster.kubeconfig_path()).await;
                 let (cleanups, mut left) = mpsc::unbounded_channel();
@@ -54,4 +57,18 @@ fn run(server: Server, state: &watch::Sender<Shared>) {
             }
         }
     });
+}
+
+/// Starts a process that removes the folder of an embedded cluster when this process ends: no destructor of a
+/// static runs then. A real cluster has such a process by itself.
+fn remove_at_end(cluster: &DevCluster) -> Child {
+    let folder = cluster.kubeconfig_path().parent().unwrap_or_else(|| panic!("the kubeconfig has a folder"));
+    Command::new("sh")
+        .args(["-c", r#"cat >/dev/null; rm -rf -- "$1""#, "sh"])
+        .arg(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| panic!("no process to remove {}: {error}", folder.display()))
 }

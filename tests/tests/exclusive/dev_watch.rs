@@ -79,6 +79,8 @@ printf '"executable":"%s"}}\n' "$program"
         let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay-under-test"));
         command.args(["dev", "--watch"]).args(flags).current_dir(self.0.path());
         command.env(greetings::VARIABLE, "unbuilt").env("CARGO", self.path("cargo"));
+        // A killed process cannot remove the folder of its cluster.
+        command.env("TMPDIR", self.0.path());
         command.env_remove("CARGO_MANIFEST_DIR");
         Terminal::run(command)
     }
