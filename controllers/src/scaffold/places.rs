@@ -2,7 +2,7 @@
 //!
 //! Found by the code around them, without marks: users edit these files, and move and delete lines.
 
-use super::source::{end_of_call, identifiers, masked};
+use super::source::{end_of_call, identifiers, masked, without_tests};
 
 /// A line that registers something.
 #[derive(Debug)]
@@ -65,11 +65,13 @@ impl Line {
 
     /// Returns the source with this line.
     pub(super) fn add_to(&self, source: &str) -> Added {
-        let masked = masked(source);
+        let code = masked(source);
+        // A module of tests has a name that no other module can have.
+        let masked = if self.place == Place::Module { code } else { without_tests(code) };
         let added = match self.place {
             Place::Module if self.is_module(&masked) => return Added::Already,
             Place::Module => Some(self.add_module(source, &masked)),
-            Place::Import if self.is_imported(source) => return Added::Already,
+            Place::Import if self.is_imported(&masked) => return Added::Already,
             Place::Import => self.add_import(source, &masked),
             Place::Program if self.is_on_program(source, &masked) => return Added::Already,
             Place::Program => self.add_call(source, &masked),
@@ -117,9 +119,9 @@ impl Line {
         result.join("\n") + "\n"
     }
 
-    fn is_imported(&self, source: &str) -> bool {
+    fn is_imported(&self, masked: &str) -> bool {
         let item = self.code.rsplit("::").next().map(|item| item.trim_end_matches(';'));
-        identifiers(source).iter().any(|word| Some(word.as_str()) == item)
+        identifiers(masked).iter().any(|word| Some(word.as_str()) == item)
     }
 
     fn add_import(&self, source: &str, masked: &str) -> Option<String> {

@@ -11,15 +11,15 @@ pub(super) fn masked(source: &str) -> String {
         if hidden == 0 {
             masked.push_str(part);
         } else {
-            masked.extend(part.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }));
+            masked.push_str(&blank(part));
         }
         rest = after;
     }
     masked
 }
 
-/// Returns the position after the call whose opening bracket is at `open` in a masked source; `None` if the
-/// bracket is never closed.
+/// Returns the position after the call or the body whose opening bracket is at `open` in a masked source;
+/// `None` if the bracket is never closed.
 pub(super) fn end_of_call(masked: &str, open: usize) -> Option<usize> {
     let mut depth = 0;
     for (at, char) in masked.char_indices().skip_while(|(at, _)| *at < open) {
@@ -35,11 +35,31 @@ pub(super) fn end_of_call(masked: &str, open: usize) -> Option<usize> {
     None
 }
 
+/// Returns a masked source with a space in place of every character of outermost items that only tests have.
+pub(super) fn without_tests(mut masked: String) -> String {
+    // With a line break in front, the first line is like any other.
+    while let Some(begin) = format!("\n{masked}").find("\n#[cfg(test)]") {
+        // The item ends with a semicolon or a body.
+        let end = masked[begin..].find(['{', ';']).and_then(|length| {
+            let at = begin + length;
+            if masked[at..].starts_with(';') { Some(at + 1) } else { end_of_call(&masked, at) }
+        });
+        let tests = begin..end.unwrap_or(masked.len());
+        masked.replace_range(tests.clone(), &blank(&masked[tests]));
+    }
+    masked
+}
+
 /// Returns the identifiers in the code of a source.
 pub(super) fn identifiers(source: &str) -> Vec<String> {
     let masked = masked(source);
     let words = masked.split(|char: char| !char.is_alphanumeric() && char != '_');
     words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+/// Returns as many spaces as a text has bytes. Its lines stay.
+fn blank(text: &str) -> String {
+    text.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect()
 }
 
 /// Returns the length of the comment or literal at the beginning of a source; 0 if code begins there.

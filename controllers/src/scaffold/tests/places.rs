@@ -1,7 +1,7 @@
 //! Lines added to sources as users edit them.
 
 use super::super::places::{Added, Line};
-use super::super::source::{identifiers, masked};
+use super::super::source::{identifiers, masked, without_tests};
 
 #[track_caller]
 fn check(line: &Line, source: &str, expected: &str) {
@@ -20,6 +20,49 @@ fn comments_strings_and_characters_are_no_code() {
     assert_eq!(identifiers(source), ["a", "d", "fn", "g", "h"]);
     let (open, closed) = ("a \" b", "a /* b");
     assert_eq!((identifiers(open), identifiers(closed)), (vec!["a".to_owned()], vec!["a".to_owned()]));
+}
+
+#[test]
+fn items_for_tests_are_no_code() {
+    let source = "a!();\n#[cfg(test)]\nuse b::c;\nd!();\n#[cfg(test)]\n#[allow(e)]\nmod f {\n    fn g() {}\n}\
+                  \nfn h() {\n    #[cfg(test)]\n    i();\n}\n#[cfg(test)]\nmod j {";
+    let code = without_tests(source.to_owned());
+    assert_eq!(code.len(), source.len());
+    assert_eq!(identifiers(&code), ["a", "d", "fn", "h", "cfg", "test", "i"]);
+    assert_eq!(identifiers(&without_tests("#[cfg(test)]\nmod a;\nb();".to_owned())), ["b"]);
+}
+
+#[test]
+fn items_for_tests_are_no_places() {
+    let tests = r#"
+#[cfg(test)]
+mod tests {
+    use kube::CustomResourceExt;
+
+    fn program() -> Program {
+        Program::new("b").crds(["b"]).controllers(["b"]);
+    }
+
+    pub fn setup(manager: &Manager) {
+        controllers::b::setup(manager)?;
+    }
+}
+"#;
+    // Before and after the code.
+    let check = |line: &Line, source: &str, expected: &str| {
+        check(line, &format!("{source}{tests}"), &format!("{expected}{tests}"));
+        check(line, &format!("{tests}{source}"), &format!("{tests}{expected}"));
+        assert_eq!(line.add_to(tests), Added::Nowhere, "{line:?}");
+    };
+    let program = |calls: &str| format!("\nfn program() {{\n    Program::new(\"a\"){calls}\n}}\n");
+    let added = ".controllers([\"a\"]).controllers([\"b\"])";
+    check(&controllers(), &program(".controllers([\"a\"])"), &program(added));
+    check(&controllers(), &program(""), &program(".controllers([\"b\"])"));
+    let import = "use kube::CustomResourceExt;\n";
+    check(&Line::import("kube::CustomResourceExt"), "use a::b;\n", &format!("{import}use a::b;\n"));
+    let setup = |body: &str| format!("\npub fn setup(manager: &Manager) {{\n{body}}}\n");
+    let (one, two) = ("    controllers::a::setup(manager)?;\n", "    controllers::b::setup(manager)?;\n");
+    check(&Line::setup("b"), &setup(one), &setup(&format!("{one}{two}")));
 }
 
 #[test]
