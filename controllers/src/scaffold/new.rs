@@ -37,8 +37,8 @@ pub(super) fn new(
     let mut report = vec![format!("created {}/ with {} files\n", name.kebab(), files.len())];
     report.extend(checkout.map(|checkout| {
         format!(
-            "its dependencies are paths into {}, because this binary was built there; --registry writes \
-             versions, which CI and the image need\n",
+            "its dependencies are paths into {}, because this binary was built there; the image and CI need \
+             published versions: use --registry after the crates are published\n",
             checkout.display()
         )
     }));
