@@ -6,8 +6,8 @@
 //!
 //! # Invariants
 //! 1. Every name is checked, and every place found, before the first file is written.
-//! 2. No existing file is overwritten. `add` changes a file by adding lines.
-//! 3. After a failed write everything is as it was.
+//! 2. No existing file is overwritten. `add` only adds lines to a file, and formats it if it was formatted.
+//! 3. After a failed write everything is as it was, or the refusal names the files that are not.
 
 mod add;
 mod files;

@@ -14,12 +14,13 @@ pub(super) struct File {
     pub(super) text: String,
 }
 
-/// Undoes writes when it is dropped, unless they are kept.
+/// The writes so far, to undo them.
 #[derive(Default)]
-struct Undo {
-    created: Vec<PathBuf>,
+pub(super) struct Undo {
+    /// New files and folders, in order.
+    pub(super) created: Vec<PathBuf>,
     /// Changed files with their texts from before.
-    changed: Vec<(PathBuf, String)>,
+    pub(super) changed: Vec<(PathBuf, String)>,
 }
 
 /// Makes the folder `name` in `parent` with these files. They are written into a folder beside it, which is
@@ -42,20 +43,31 @@ pub(super) fn make_folder(parent: &Path, name: &str, files: &[File]) -> Done<()>
 }
 
 /// Creates the new files of a project and replaces the texts of the changed ones. After an error the project
-/// is as before.
+/// is as before, or the refusal names the files that are not.
 pub(super) fn change(project: &Path, new: &[File], changed: &[File]) -> Done<()> {
     let mut undo = Undo::default();
+    if let Err(Refusal(problem)) = write(project, new, changed, &mut undo) {
+        return Err(Refusal(match &undo.run()[..] {
+            [] => problem,
+            left => format!("{problem}; this could not be undone: {}", left.join(", ")),
+        }));
+    }
+    format(project, new);
+    Ok(())
+}
+
+fn write(project: &Path, new: &[File], changed: &[File], undo: &mut Undo) -> Done<()> {
     for File { path, text } in new {
         create(&project.join(path), text, &mut undo.created)
             .map_err(|error| Refusal::new(format_args!("{path}: cannot be created: {error}")))?;
     }
     for File { path, text } in changed {
-        replace(&project.join(path), text, &mut undo)
-            .map_err(|error| Refusal::new(format_args!("{path}: cannot be changed: {error}")))?;
+        let failed = |error| Refusal::new(format_args!("{path}: cannot be changed: {error}"));
+        let file = fs::canonicalize(project.join(path)).map_err(failed)?;
+        let before = fs::read_to_string(&file).map_err(failed)?;
+        replace(&file, &formatted_if(project, &before, text)).map_err(failed)?;
+        undo.changed.push((file, before));
     }
-    undo.created.clear();
-    undo.changed.clear();
-    format(project, new);
     Ok(())
 }
 
@@ -63,15 +75,30 @@ pub(super) fn change(project: &Path, new: &[File], changed: &[File]) -> Done<()>
 /// templates, and CI checks the format. Without rustfmt they stay as they are.
 fn format(project: &Path, files: &[File]) {
     let sources = files.iter().map(|file| &file.path).filter(|path| has_extension(path, "rs"));
-    let rustfmt = Command::new("rustfmt")
-        .args(["--edition", "2024"])
-        .args(sources)
-        .current_dir(project)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    drop(rustfmt);
+    drop(rustfmt(project).args(sources).stdin(Stdio::null()).stdout(Stdio::null()).status());
+}
+
+/// Returns a changed source in the format of rustfmt if it had that format before the change.
+fn formatted_if(project: &Path, before: &str, source: &str) -> String {
+    match (formatted(project, before), formatted(project, source)) {
+        (Some(formatted), Some(source)) if formatted == before => source,
+        _ => source.to_owned(),
+    }
+}
+
+/// Returns a source as rustfmt formats it; `None` if it cannot.
+fn formatted(project: &Path, source: &str) -> Option<String> {
+    // Given a path, rustfmt also writes the files of its modules.
+    let mut child = rustfmt(project).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+    let written = child.stdin.take()?.write_all(source.as_bytes());
+    let output = child.wait_with_output().ok()?;
+    (written.is_ok() && output.status.success()).then(|| String::from_utf8(output.stdout).ok())?
+}
+
+fn rustfmt(project: &Path) -> Command {
+    let mut command = Command::new("rustfmt");
+    command.args(["--edition", "2024"]).current_dir(project).stderr(Stdio::null());
+    command
 }
 
 pub(super) fn has_extension(path: &str, extension: &str) -> bool {
@@ -90,33 +117,34 @@ fn create(path: &Path, text: &str, created: &mut Vec<PathBuf>) -> io::Result<()>
     file.write_all(text.as_bytes())
 }
 
-/// Replaces a file by one with another text and the same permissions, once that is complete on the disk.
-fn replace(path: &Path, text: &str, undo: &mut Undo) -> io::Result<()> {
-    let before = fs::read_to_string(path)?;
+/// Replaces a file by one with another text and the same permissions, once that is complete on the disk. The
+/// path has no links.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
     let permissions = fs::metadata(path)?.permissions();
     // A rename would pass over this.
     if permissions.readonly() {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    let path = fs::canonicalize(path)?;
-    let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(&path))?;
+    let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(path))?;
     file.write_all(text.as_bytes())?;
     file.as_file().set_permissions(permissions)?;
-    file.persist(&path)?;
-    undo.changed.push((path, before));
+    file.as_file().sync_all()?;
+    file.persist(path)?;
     Ok(())
 }
 
 // === impl Undo ===
 
-impl Drop for Undo {
-    fn drop(&mut self) {
-        // The error that is reported is that of the write; a second one here has no better place.
-        for (path, text) in self.changed.drain(..) {
-            drop(fs::write(path, text));
-        }
-        for path in self.created.drain(..).rev() {
-            drop(if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) });
-        }
+impl Undo {
+    /// Undoes the writes, the last one first, and returns those that failed.
+    pub(super) fn run(&self) -> Vec<String> {
+        let changed = self.changed.iter().rev().map(|(path, text)| (path, replace(path, text)));
+        let created = self
+            .created
+            .iter()
+            .rev()
+            .map(|path| (path, if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) }));
+        let failed = changed.chain(created).filter_map(|(path, done)| Some((path, done.err()?)));
+        failed.map(|(path, error)| format!("{}: {error}", path.display())).collect()
     }
 }

@@ -1,5 +1,6 @@
-//! Names, places in edited sources, and whole projects in a scratch folder.
+//! Names, places in edited sources, written files, and whole projects in a scratch folder.
 
+mod files;
 mod names;
 mod places;
 mod projects;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use super::super::{Done, Refusal, add, new};
 
@@ -44,6 +45,15 @@ fn edit(project: &Path, path: &str, from: &str, to: &str) {
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains(from), "{}: {text}", path.display());
     fs::write(path, text.replace(from, to)).unwrap();
+}
+
+/// Returns what rustfmt would change in a project.
+fn unformatted(project: &Path) -> String {
+    let mut rustfmt = Command::new("rustfmt");
+    rustfmt.args(["--check", "--edition", "2024", "src/lib.rs"]).current_dir(project);
+    let output = rustfmt.output().unwrap();
+    assert!(output.stderr.is_empty(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
@@ -140,6 +150,29 @@ fn a_kind_is_added_once() {
         "src/api/basket.rs: exists; expected no such file"
     );
     assert_eq!(tree(&project), after);
+}
+
+#[test]
+fn files_that_were_formatted_stay_so() {
+    let (folder, _) = made("shop", None, None);
+    let project = folder.path().join("shop");
+    edit(&project, "src/lib.rs", "        .crds([api::shop::Shop::crd()])\n", "");
+    edit(&project, "src/lib.rs", "use kube::CustomResourceExt;", "use controllers::shop;");
+    add::kind(&project, "InternationalShippingContainerReservation", None).unwrap();
+    let files = tree(&project);
+    let library = &files["src/lib.rs"];
+    assert!(library.contains("::crd()") && library.contains("use kube::CustomResourceExt;"), "{library}");
+    assert_eq!(unformatted(&project), "");
+
+    // A format of one's own stays, with the lines as they are.
+    let (folder, _) = made("shop", None, None);
+    let project = folder.path().join("shop");
+    edit(&project, "src/lib.rs", "    Ok(())", "      Ok(())");
+    let before = tree(&project)["src/lib.rs"].clone();
+    add::kind(&project, "InternationalShippingContainerReservation", None).unwrap();
+    let library = &tree(&project)["src/lib.rs"];
+    let left: Vec<_> = library.lines().filter(|line| !line.contains("international")).collect();
+    assert_eq!(left, before.lines().collect::<Vec<_>>());
 }
 
 #[test]
