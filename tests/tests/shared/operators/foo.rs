@@ -45,7 +45,7 @@ async fn scenarios(cluster: &TestCluster) -> Result<(), BoxError> {
     let restored = deployments.until("example-foo", "is restored", restored).await?;
     assert!(restored["metadata"]["generation"].as_i64() > changed.metadata.generation);
 
-    // A Deployment of somebody else is left alone until it has gone.
+    // A Deployment of another owner is left alone until it has gone.
     let labels = json!({"app": "taken"});
     let theirs = deployments.create(json!({
         "metadata": {"name": "taken"},
