@@ -94,8 +94,8 @@ mod tests {
 
     use super::*;
 
-    /// Makes one object with this number of replicas, and no Deployment.
-    fn bench(replicas: i32) -> (impl Reconciler, TestContext, NamespacedName) {
+    /// Makes a reconciler with one Shop and no Deployment.
+    fn fixture(replicas: i32) -> (impl Reconciler, TestContext, NamespacedName) {
         let spec = json!({"image": "nginx:1.29", "replicas": replicas});
         let shop = json!({"metadata": {"name": "hello", "generation": 1}, "spec": spec});
         let objects = Store::from_objects([from_value::<Shop>(shop).unwrap()]);
@@ -110,7 +110,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_deployment_is_created_and_the_second_run_writes_nothing() {
-        let (reconciler, cx, hello) = bench(2);
+        let (reconciler, cx, hello) = fixture(2);
         let run = reconcile_once(&reconciler, &hello, &cx).await;
         assert_eq!(run.wrote()[0], "apply deployments.apps default/hello");
         assert_eq!(run.writes[0].body["spec"]["replicas"], 2);
@@ -126,7 +126,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_limit_of_the_configuration_applies() {
-        let (reconciler, cx, hello) = bench(20);
+        let (reconciler, cx, hello) = fixture(20);
         let run = reconcile_once(&reconciler, &hello, &cx).await;
         assert_eq!(run.writes[0].body["spec"]["replicas"], 10);
         let condition = &run.writes[1].body["status"]["conditions"][0];
