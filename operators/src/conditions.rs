@@ -29,3 +29,22 @@ pub(crate) fn conditions<const N: usize>(
     }
     conditions
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::CustomResourceExt;
+    use serde_json::json;
+
+    use crate::{cron_job, memcached};
+
+    #[test]
+    fn conditions_are_merged_by_their_type() {
+        for definition in [cron_job::CronJob::crd(), memcached::Memcached::crd()] {
+            let status = "/spec/versions/0/schema/openAPIV3Schema/properties/status";
+            let definition = json!(definition);
+            let conditions = &definition.pointer(status).unwrap()["properties"]["conditions"];
+            assert_eq!(conditions["x-kubernetes-list-type"], "map", "{conditions}");
+            assert_eq!(conditions["x-kubernetes-list-map-keys"], json!(["type"]));
+        }
+    }
+}

@@ -87,6 +87,7 @@ pub struct CronJobStatus {
     /// `Available`: it starts Jobs, and none has failed. `Progressing`: a Job is active. `Degraded`: a Job
     /// has failed, was not started, or cannot be started.
     #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 

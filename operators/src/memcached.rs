@@ -50,6 +50,7 @@ pub struct MemcachedSpec {
 pub struct MemcachedStatus {
     /// `Available`: all Pods are. `Degraded`: it is being deleted.
     #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 

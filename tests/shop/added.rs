@@ -20,8 +20,20 @@ use mainstay::manager::Manager;
 use mainstay::reconcile::BoxError;
 use mainstay::testing::Condition;
 use mainstay_devcluster::DevCluster;
+use serde_json::json;
 
 use self::api::shop::Shop;
+
+#[test]
+fn conditions_are_merged_by_their_type() {
+    for definition in [::shop::api::shop::Shop::crd(), Shop::crd()] {
+        let status = "/spec/versions/0/schema/openAPIV3Schema/properties/status";
+        let definition = json!(definition);
+        let conditions = &definition.pointer(status).unwrap()["properties"]["conditions"];
+        assert_eq!(conditions["x-kubernetes-list-type"], "map", "{conditions}");
+        assert_eq!(conditions["x-kubernetes-list-map-keys"], json!(["type"]));
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sample_of_an_added_kind_becomes_ready() -> Result<(), BoxError> {

@@ -2,7 +2,6 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The desired state.
@@ -22,7 +21,7 @@ pub struct ShopSpec {
 }
 
 /// The observed state, written by the controller.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShopStatus {
     /// The number of Pods that are ready.
@@ -30,6 +29,7 @@ pub struct ShopStatus {
     pub ready_replicas: i32,
     /// `Ready` is true once all Pods are ready.
     #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }
 
