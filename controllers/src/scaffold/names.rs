@@ -110,7 +110,7 @@ impl Kind {
         let is_kind = text.starts_with(|first: char| first.is_ascii_uppercase())
             && text.chars().all(|char| char.is_ascii_alphanumeric());
         if !is_kind {
-            let camel = Name::parse(&text.to_ascii_lowercase().replace(['_', ' '], "-"));
+            let camel = Name::parse(&kebab(text).replace(['_', ' '], "-"));
             let hint = camel.map_or_else(|_| "WebShop".to_owned(), |name| name.camel());
             return Err(Refusal::new(format_args!(
                 "kind {text:?}: expected letters and digits, a capital letter first, such as {hint}"

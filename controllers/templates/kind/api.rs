@@ -8,6 +8,13 @@ use serde::{Deserialize, Serialize};
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize)]
 #[kube(group = "shop.example.com", version = "v1alpha1", kind = "Shop")]
 #[kube(namespaced, status = "ShopStatus")]
+#[kube(doc = "A text that is kept in a `ConfigMap`.")]
+#[kube(printcolumn(
+    name = "Ready",
+    type_ = "string",
+    json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+))]
+#[kube(printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"))]
 #[serde(rename_all = "camelCase")]
 pub struct ShopSpec {
     /// The text.

@@ -153,7 +153,11 @@ impl Program {
 
     /// Parses the arguments of the command `dev`.
     pub(super) fn dev(&self, matches: &ArgMatches) -> Result<DevArgs, Failure> {
-        let flags = DevFlags::from_arg_matches(matches)?;
+        let mut flags = DevFlags::from_arg_matches(matches)?;
+        if flags.kubeconfig.is_none() {
+            // No other replica can be in a cluster of this command.
+            flags.config.leader_elect.get_or_insert(false);
+        }
         let (loaded, source) = self.dev.configured(&flags.config, &self.schema)?;
         let samples = objects::read(flags.samples.as_deref()).map_err(|problem| failure(&problem.into()))?;
         let parent = watch::parent();
@@ -271,8 +275,7 @@ impl Session {
         interrupts.or(objects::apply(&dev.client, &field_manager, samples, &dev.story)).await?;
         if let Some(address) = dev.manager.inspect_addr() {
             dev.story.print(format_args!(
-                "the manager's controllers and queues: curl http://{address}/debug/controllers \
-                 (also /debug/caches, /debug/leader)"
+                "controllers and queues: {name} inspect controllers --address {address} (see inspect --help)"
             ));
         }
         let mut running = pin!(dev.manager.run());

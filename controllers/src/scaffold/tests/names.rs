@@ -58,8 +58,13 @@ fn keywords_and_packages_that_cargo_refuses_are_refused() {
 #[test]
 fn a_kind_that_is_none_is_refused_with_its_spelling() {
     let expected = "expected letters and digits, a capital letter first, such as";
-    for (kind, hint) in [("web-shop", "WebShop"), ("web_shop", "WebShop"), ("1a", "WebShop"), ("", "WebShop")]
-    {
+    for (kind, hint) in [
+        ("web-shop", "WebShop"),
+        ("web_shop", "WebShop"),
+        ("webShop", "WebShop"),
+        ("1a", "WebShop"),
+        ("", "WebShop"),
+    ] {
         assert_eq!(refused(Kind::parse(kind)), format!("kind {kind:?}: {expected} {hint}"));
     }
     let keyword = "kind \"Type\": its name \"type\": expected no keyword of Rust";

@@ -136,6 +136,12 @@ impl Build {
     pub(super) async fn run(&self) -> Result<Built, BoxError> {
         let cargo = cargo();
         let mut command = Command::new(&cargo);
+        // `cargo run` sets these variables of a package for the program. If the build had them, build scripts that
+        // depend on them would run again here, and once more in the next build without them.
+        let of_cargo = |name: &str| name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_");
+        for (name, _) in env::vars_os().filter(|(name, _)| of_cargo(&name.to_string_lossy())) {
+            command.env_remove(name);
+        }
         command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         let child = command.spawn().map_err(|error| format!("{}: {error}", Path::new(&cargo).display()))?;
         let output = child.wait_with_output().await?;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::LogFormat;
 use crate::config::tests::Shop;
 
 fn program() -> Program {
@@ -25,6 +26,7 @@ fn without_a_file_nothing_is_elected_and_all_ports_are_on_loopback() {
     let level = configuration.logging.level.to_string();
     assert!(level.starts_with("info,mainstay::=warn,"), "{level}: the program's own lines are logged");
     assert!(args.source.is_none());
+    assert!(parsed(&["--leader-elect"]).unwrap().loaded.configuration.leader_election.enabled);
     let args = parsed(&["--log-level", "debug"]).unwrap();
     assert_eq!(args.loaded.configuration.logging.level.to_string(), "debug");
 }
@@ -49,7 +51,10 @@ fn the_configuration_of_the_program_is_the_default() {
                 shop: {maxOrders: 7}\n";
     let program = program().dev_configuration(text);
     let matches = command().get_matches_from(["dev"]);
-    assert!(program.dev(&matches).unwrap().loaded.configuration.leader_election.enabled);
+    let args = program.dev(&matches).unwrap();
+    let configuration = &args.loaded.configuration;
+    assert_eq!(configuration.logging.format, LogFormat::Json, "the default, which is not that of dev");
+    assert!(!configuration.leader_election.enabled, "the cluster of dev has one replica");
 }
 
 #[test]

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize)]
 #[kube(group = "shop.example.com", version = "v1alpha1", kind = "Shop")]
 #[kube(namespaced, status = "ShopStatus")]
+#[kube(doc = "A web server with an image and a number of replicas.")]
 #[kube(printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyReplicas"))]
+#[kube(printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"))]
 #[serde(rename_all = "camelCase")]
 pub struct ShopSpec {
     /// The image of the containers, with its version.

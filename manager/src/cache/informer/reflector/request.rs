@@ -181,7 +181,7 @@ impl Failure {
             (502..=504, None) if from_gateway => Self::Unanswered(text),
             // These depend on the server's state alone. A 500 is missing here: the version may cause it.
             (401 | 408 | 429 | 501..=599, None) => Self::Broken(text),
-            (404, _) => Self::NotFound(text),
+            (404, _) => Self::NotFound(format!("{text}; is the CRD of the kind installed?")),
             (403, _) => Self::Forbidden(text),
             _ => Self::Refused(text),
         }
