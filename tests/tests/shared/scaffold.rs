@@ -87,7 +87,8 @@ fn a_project_has_paths_into_the_checkout_or_versions() {
         said,
         format!(
             "created web/ with 18 files\nits dependencies are paths into {checkout}, because this binary was \
-             built there; --registry writes versions, which CI and the image need\n\
+             built there; the image and CI need published versions: use --registry after the crates are \
+             published\n\
              next: cd web && cargo run -- dev\n"
         )
     );
