@@ -80,10 +80,9 @@ fn format(project: &Path, files: &[File]) {
 
 /// Returns a changed source in the format of rustfmt if it had that format before the change.
 fn formatted_if(project: &Path, before: &str, source: &str) -> String {
-    match (formatted(project, before), formatted(project, source)) {
-        (Some(formatted), Some(source)) if formatted == before => source,
-        _ => source.to_owned(),
-    }
+    let was_formatted = formatted(project, before).is_some_and(|formatted| formatted == before);
+    let changed = was_formatted.then(|| formatted(project, source)).flatten();
+    changed.unwrap_or_else(|| source.to_owned())
 }
 
 /// Returns a source as rustfmt formats it; `None` if it cannot.

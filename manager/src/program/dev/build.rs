@@ -136,8 +136,8 @@ impl Build {
     pub(super) async fn run(&self) -> Result<Built, BoxError> {
         let cargo = cargo();
         let mut command = Command::new(&cargo);
-        // `cargo run` sets these variables of a package for the program. If the build had them, build scripts that
-        // depend on them would run again here, and once more in the next build without them.
+        // `cargo run` sets these variables of a package for the program. If the build had them, build scripts
+        // that depend on them would run again here, and once more in the next build without them.
         let of_cargo = |name: &str| name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_");
         for (name, _) in env::vars_os().filter(|(name, _)| of_cargo(&name.to_string_lossy())) {
             command.env_remove(name);

@@ -64,7 +64,7 @@ pub(super) async fn run(
     let mut child: Option<Running> = None;
     let ended = loop {
         story.print("building the program");
-        let began = (wall_clock(), Instant::now());
+        let (began, started) = (wall_clock(), Instant::now());
         // Biased: after an interrupt the result does not matter.
         let result = tokio::select! {
             biased;
@@ -75,10 +75,10 @@ pub(super) async fn run(
             },
         };
         for path in &result.sources {
-            sources.add(path, began.0).await;
+            sources.add(path, began).await;
         }
         if let Some(executable) = result.executable {
-            story.print(format_args!("built in {:.1} s", began.1.elapsed().as_secs_f64()));
+            story.print(format_args!("built in {:.1} s", started.elapsed().as_secs_f64()));
             stop(child.take(), story).await?;
             child = Some(start(&executable, kubeconfig, story)?);
         } else {

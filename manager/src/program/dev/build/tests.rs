@@ -43,7 +43,7 @@ fn a_package_without_the_program_is_refused() {
     let check = |program: &str| Build::of(Path::new(program), folder.path()).unwrap().check();
     check("/shop/target/debug/shop").unwrap();
     let expected = format!("{}/Cargo.toml: no program mainstay; ", folder.path().display());
-    let error = check("/root/.cargo/bin/mainstay").unwrap_err();
+    let error = check("/usr/local/bin/mainstay").unwrap_err();
     assert!(error.starts_with(&expected), "{error}");
 }
 
