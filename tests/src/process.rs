@@ -26,7 +26,7 @@ use crate::wait::{PATIENCE, until_so};
 const END_WITH_STDIN: &str = "MAINSTAY_END_WITH_STDIN";
 
 /// Returns a memory field of a process in megabytes, from `/proc/PID/status`: `VmRSS`, the resident memory,
-/// or `VmHWM`, its peak.
+/// `RssAnon`, the part of it without code and other files, or `VmHWM`, its peak.
 pub fn memory(process: u32, field: &str) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
