@@ -29,7 +29,7 @@ use crate::program::escaped;
 use crate::reconcile::{Action, Outcome};
 use crate::util::BoundedMap;
 
-use changes::changes;
+use changes::{changed_fields, changes};
 
 /// The most keys and the most objects of which the story remembers the last line.
 const REMEMBERED: usize = 10_000;
@@ -255,14 +255,18 @@ fn lines_about(old: Option<&View>, new: Option<&View>, own: bool) -> Vec<String>
         }),
         (Some(_), None) => lines.push("deleted".to_owned()),
         (Some(old), Some(new)) if new.deleting && !old.deleting => lines.push("is being deleted".to_owned()),
-        (Some(old), Some(new)) if new.content_hash != old.content_hash => lines.push("changed".to_owned()),
         _ => {}
+    }
+    let decoded = |view: &View| view.decode::<Value>().unwrap_or_default();
+    if let (Some(old), Some(new)) = (old, new)
+        && old.meta().content_hash != new.meta().content_hash
+    {
+        lines.push(format!("changed{}", changed_fields(&decoded(old), &decoded(new))));
     }
     if let Some(new) = new
         && old.is_none_or(|old| old.meta().status_hash != new.meta().status_hash)
     {
-        let status =
-            |view: &View| view.decode::<Value>().map_or(Value::Null, |object| object["status"].clone());
+        let status = |view: &View| decoded(view)["status"].clone();
         lines.extend(changes(&old.map_or(Value::Null, status), &status(new), own));
     }
     lines

@@ -1,4 +1,4 @@
-//! The differences between two versions of a status, as texts for a person.
+//! The differences between two versions of an object, as texts for a person.
 
 use std::fmt::Write as _;
 
@@ -6,6 +6,38 @@ use serde_json::Value;
 
 /// Longest text of a condition's message, in bytes.
 const LONGEST: usize = 200;
+
+/// The most fields that one text names.
+const NAMED: usize = 3;
+
+/// Returns the paths of the fields outside `metadata` and `status` that differ, as ` spec.size, spec.color`.
+/// Values are left out: they may be long or secret.
+pub(super) fn changed_fields(old: &Value, new: &Value) -> String {
+    let mut paths = Vec::new();
+    differing(String::new(), old, new, &mut paths);
+    let more = paths.len().saturating_sub(NAMED);
+    paths.truncate(NAMED);
+    let named = paths.join(",");
+    if more == 0 { named } else { format!("{named} and {more} more") }
+}
+
+/// Adds the path of each differing field, with a space before it. A list counts as one field.
+fn differing(path: String, old: &Value, new: &Value, paths: &mut Vec<String>) {
+    let (Value::Object(before), Value::Object(after)) = (old, new) else {
+        if old != new {
+            paths.push(path);
+        }
+        return;
+    };
+    let removed = before.keys().filter(|name| !after.contains_key(*name));
+    for name in after.keys().chain(removed) {
+        if !path.is_empty() {
+            differing(format!("{path}.{name}"), &old[name], &new[name], paths);
+        } else if name != "metadata" && name != "status" {
+            differing(format!(" {name}"), &old[name], &new[name], paths);
+        }
+    }
+}
 
 /// Returns a text for the conditions with another status or reason, and with `scalars` one before it for the
 /// plain values that differ.

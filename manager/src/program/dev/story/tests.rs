@@ -26,6 +26,23 @@ fn a_change_of_status_shows_plain_values_and_changed_conditions() {
     assert_eq!(changes(&new, &new, true), [""; 0]);
 }
 
+#[test]
+fn a_changed_object_shows_the_paths_of_its_fields() {
+    let old = json!({
+        "metadata": {"resourceVersion": "1"}, "status": {"ready": 1},
+        "spec": {"size": 1, "color": "red", "parts": [1], "box": {"lid": true}},
+    });
+    let mut new = json!({
+        "metadata": {"resourceVersion": "2"}, "status": {"ready": 2},
+        "spec": {"size": 2, "parts": [1], "box": {"lid": true, "lock": 1}},
+    });
+    assert_eq!(changed_fields(&old, &new), " spec.box.lock, spec.size, spec.color");
+    new["spec"]["parts"] = json!([1, 2]);
+    assert_eq!(changed_fields(&old, &new), " spec.box.lock, spec.parts, spec.size and 1 more");
+    assert_eq!(changed_fields(&old, &json!({"metadata": {}})), " spec");
+    assert_eq!(changed_fields(&old, &old), "");
+}
+
 #[tokio::test]
 async fn runs_are_reported_at_first_and_when_their_outcome_changes() {
     let (narrator, _news) = Narrator::new(Story::begun(Duration::ZERO), "shop", &[]);
