@@ -65,6 +65,7 @@ pub(crate) fn add_command() -> Command {
     Command::new("add")
         .about("Add to the project in the current folder")
         .subcommand_required(true)
+        .arg_required_else_help(true)
         .subcommand(kind)
         .subcommand(controller)
 }

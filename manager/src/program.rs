@@ -342,7 +342,8 @@ impl Program {
         let manifests = add_args::<ManifestsFlags>(manifests);
         let config = ConfigCommand::augment_subcommands(Command::new("config"))
             .about("Check and print configuration files")
-            .subcommand_required(true);
+            .subcommand_required(true)
+            .arg_required_else_help(true);
         let own = self.own.iter().map(|(command, _)| command);
         let own = own.chain(self.page_commands.iter().map(|page| &page.command)).cloned();
         let version = Command::new("version").about("Print the version");
@@ -355,6 +356,7 @@ impl Program {
             .version(self.version)
             .about(self.about)
             .subcommand_required(true)
+            .arg_required_else_help(true)
             .disable_help_subcommand(true)
             .subcommands([run].into_iter().chain(own).chain([
                 inspect::command(),

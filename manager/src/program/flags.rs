@@ -26,7 +26,7 @@ pub struct ConfigFlags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub leader_elect: Option<bool>,
     /// Namespace of the Lease [over leaderElection.namespace]
-    #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace_or_own)]
     pub leader_election_namespace: Option<String>,
     /// Address of the health probes, "" or 0 for none [over health.bindAddress]
     #[arg(long, value_name = "ADDRESS", value_parser = expected::<BindAddress>)]
@@ -124,11 +124,16 @@ fn expected<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|form| format!("expected {form}"))
 }
 
-fn namespace(text: &str) -> Result<String, String> {
-    if text.is_empty() || is_dns_label(text) {
-        return Ok(text.to_owned());
+/// Parses the name of a namespace.
+pub(super) fn namespace(text: &str) -> Result<String, String> {
+    if is_dns_label(text) { Ok(text.to_owned()) } else { Err("expected the name of a namespace".to_owned()) }
+}
+
+fn namespace_or_own(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Ok(String::new());
     }
-    Err("expected the name of a namespace, or \"\" for the manager's own".to_owned())
+    namespace(text).map_err(|expected| format!("{expected}, or \"\" for the manager's own"))
 }
 
 fn log_format(text: &str) -> Result<LogFormat, String> {

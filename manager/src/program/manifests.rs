@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
+use super::flags::namespace;
 use super::rbac::{self, Wiring};
 use super::{Exit, Failure, Output, Setup};
 use crate::config::{API_VERSION, ConfigSchema, ConfigSource, KIND, Loaded, ManagerConfiguration, Overrides};
@@ -40,10 +41,10 @@ pub(super) struct ManifestsFlags {
     #[arg(long, requires = "out")]
     pub(super) check: bool,
     /// Namespace of the manager [default: the program's name with -system]
-    #[arg(long, value_name = "NAMESPACE")]
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
     pub(super) namespace: Option<String>,
     /// The image [default: the program's name and version]
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = image)]
     pub(super) image: Option<String>,
 }
 
@@ -110,6 +111,16 @@ pub(super) struct Shown<'a> {
 
 /// Files by path.
 type Files = BTreeMap<String, String>;
+
+/// Parses the reference of an image. Only its characters are checked, which a container runtime does too.
+fn image(text: &str) -> Result<String, String> {
+    let is_at_end = |c: char| c.is_ascii_alphanumeric();
+    let is_inside = |c: char| is_at_end(c) || "._-/:@+".contains(c);
+    if text.starts_with(is_at_end) && text.ends_with(is_at_end) && text.chars().all(is_inside) {
+        return Ok(text.to_owned());
+    }
+    Err("expected an image such as registry.example.com/shop:1.0".to_owned())
+}
 
 /// Loads the configuration that the manifests carry, and returns it with its text.
 pub(super) fn configuration(path: Option<&Path>, schema: &ConfigSchema) -> Result<(Loaded, String), Failure> {

@@ -5,7 +5,7 @@ use std::io;
 use clap::Args;
 use serde::Serialize;
 
-use super::flags::ConfigFlags;
+use super::flags::{ConfigFlags, namespace};
 use super::{Exit, Failure, Output, Setup};
 use crate::config::{BindAddress, Loaded, ManagerConfiguration};
 use crate::key::Chain;
@@ -23,7 +23,7 @@ pub(super) struct RbacFlags {
     pub(super) explain: bool,
     /// Namespace of the manager, if leaderElection.namespace names none [default: the program's name with
     /// -system]
-    #[arg(long, value_name = "NAMESPACE")]
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
     pub(super) namespace: Option<String>,
 }
 

@@ -85,6 +85,12 @@ fn a_wrong_command_line_exits_with_code_2() {
 }
 
 #[test]
+fn without_a_command_help_is_on_standard_error() {
+    done(&[], Exit::WrongInput, "", &run(&["--help"]).1);
+    done(&["config"], Exit::WrongInput, "", &run(&["config", "--help"]).1);
+}
+
+#[test]
 fn a_wrong_flag_value_is_refused_with_the_expected_form() {
     done(
         &["run", "--log-level", "inof"],
@@ -102,6 +108,26 @@ fn a_wrong_flag_value_is_refused_with_the_expected_form() {
         "error: invalid value 'klog' for '--log-format <FORMAT>': expected json or text\n\n\
          For more information, try '--help'.\n",
     );
+}
+
+#[test]
+fn flags_of_manifests_and_roles_are_checked() {
+    for (command, flag, value, form) in [
+        ("rbac", "namespace", "Shop", "the name of a namespace"),
+        ("rbac", "namespace", "", "the name of a namespace"),
+        ("manifests", "namespace", "a.b", "the name of a namespace"),
+        ("manifests", "image", "web: 1", "an image such as registry.example.com/shop:1.0"),
+        ("manifests", "image", "web:", "an image such as registry.example.com/shop:1.0"),
+        ("run", "leader-election-namespace", "Shop", "the name of a namespace, or \"\""),
+    ] {
+        let (parsed, out, err) = run(&[command, &format!("--{flag}={value}")]);
+        assert!(matches!(parsed, Parsed::Done(Exit::WrongInput)) && out.is_empty(), "{parsed:?}, {out}");
+        assert!(err.contains(value) && err.contains(&format!("expected {form}")), "{err}");
+    }
+    for image in ["web", "localhost:5000/shop/web:1.0", "ghcr.io/shop/web@sha256:0a1b"] {
+        let (parsed, _, err) = run(&["manifests", "--image", image]);
+        assert!(matches!(parsed, Parsed::Manifests(_)), "{parsed:?}, {err}");
+    }
 }
 
 #[test]
