@@ -394,7 +394,7 @@ fn election_settings(
     if election.namespace.is_empty() && own_namespace.is_empty() {
         return Err(BuildError::NoLeaseNamespace);
     }
-    let settings = election.settings(&own_namespace, &*options.identity);
+    let settings = election.settings(options.name, &own_namespace, &*options.identity);
     let problems = settings.validate();
     if problems.is_empty() {
         Ok(Some(settings))

@@ -44,7 +44,8 @@ pub fn configuration_of(cluster: &TestCluster, changes: &Value) -> Value {
     let mut configuration: Value =
         serde_saphyr::from_str(shipped).unwrap_or_else(|error| panic!("deploy/base: {error}"));
     let for_tests = json!({
-        "leaderElection": {"namespace": cluster.namespace()},
+        // The shipped roles allow no other one, whatever the name of the program.
+        "leaderElection": {"leaseName": "mainstay", "namespace": cluster.namespace()},
         "health": {"bindAddress": "127.0.0.1:0"},
         "metrics": {"bindAddress": "127.0.0.1:0"},
         "inspect": {"bindAddress": ""},

@@ -21,8 +21,9 @@ use crate::election::{
 pub struct LeaderElection {
     /// Whether leader-only work waits for the Lease. Disable it only if there is never more than one replica.
     pub enabled: bool,
-    /// Name of the Lease, a DNS name. Two independent managers in one namespace need different names.
-    #[schemars(regex(pattern = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"))]
+    /// Name of the Lease, a DNS name. Empty is the name of the program. Two independent managers of one
+    /// program in one namespace need different names.
+    #[schemars(regex(pattern = r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*)?$"))]
     pub lease_name: String,
     /// Namespace of the Lease. Empty is the namespace of the Pod; outside a cluster a namespace is required.
     #[schemars(regex(pattern = "^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?$"))]
@@ -172,16 +173,22 @@ pub enum LogFormat {
 // === impl LeaderElection ===
 
 impl LeaderElection {
-    /// Returns the settings of an elector from this section. `own_namespace` is the namespace of the process,
-    /// `identity` names the replica.
-    pub fn settings(&self, own_namespace: &str, identity: impl Into<Arc<str>>) -> ElectionSettings {
+    /// Returns the settings of an elector from this section. `program` and `own_namespace` stand for an empty
+    /// name and an empty namespace, `identity` names the replica.
+    pub fn settings(
+        &self,
+        program: &str,
+        own_namespace: &str,
+        identity: impl Into<Arc<str>>,
+    ) -> ElectionSettings {
+        let lease_name = if self.lease_name.is_empty() { program } else { &self.lease_name };
         let namespace = if self.namespace.is_empty() { own_namespace } else { &self.namespace };
         ElectionSettings {
             lease_duration: *self.lease_duration,
             renew_deadline: *self.renew_deadline,
             retry_period: *self.retry_period,
             on_lost: self.on_lost,
-            ..ElectionSettings::new(namespace, self.lease_name.as_str(), identity)
+            ..ElectionSettings::new(namespace, lease_name, identity)
         }
     }
 }
@@ -190,7 +197,7 @@ impl Default for LeaderElection {
     fn default() -> Self {
         Self {
             enabled: true,
-            lease_name: "mainstay".to_owned(),
+            lease_name: String::new(),
             namespace: String::new(),
             lease_duration: DEFAULT_LEASE_DURATION.into(),
             renew_deadline: DEFAULT_RENEW_DEADLINE.into(),
@@ -205,22 +212,24 @@ impl Section for LeaderElection {
 
     fn validate(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
-        if !is_dns_name(&self.lease_name) {
-            let expected = "the name of a Lease: lower-case letters, digits, - and .";
+        if !self.lease_name.is_empty() && !is_dns_name(&self.lease_name) {
+            let expected =
+                "the name of a Lease (lower-case letters, digits, - and .) or \"\" for the program's";
             problems.push(Problem::new("leaseName", &self.lease_name, expected));
         }
         if !self.namespace.is_empty() && !is_namespace(&self.namespace) {
             let expected = "the name of a namespace, or \"\" for the manager's own";
             problems.push(Problem::new("namespace", &self.namespace, expected));
         }
-        // The namespace and identity of the process are unknown here; the timings are checked with any valid
+        // The names and the identity of the process are unknown here; the timings are checked with any valid
         // ones.
-        let election =
-            Self { namespace: "default".to_owned(), lease_name: "lease".to_owned(), ..self.clone() };
-        problems.extend(election.settings("default", "replica").validate().into_iter().map(|invalid| {
-            let key = invalid.path.rsplit('.').next().unwrap_or_default();
-            Problem::message(key, format!("{}; {}", invalid.value, invalid.expected))
-        }));
+        let election = Self { namespace: String::new(), lease_name: String::new(), ..self.clone() };
+        problems.extend(election.settings("lease", "default", "replica").validate().into_iter().map(
+            |invalid| {
+                let key = invalid.path.rsplit('.').next().unwrap_or_default();
+                Problem::message(key, format!("{}; {}", invalid.value, invalid.expected))
+            },
+        ));
         problems
     }
 }

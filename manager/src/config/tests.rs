@@ -101,6 +101,18 @@ fn refused(body: &str, expected: &[&str]) {
 }
 
 #[test]
+fn an_unnamed_lease_has_the_name_of_the_program_in_its_namespace() {
+    let lease = |body: &str| {
+        let election = parse(body).unwrap().leader_election.settings("shop", "garden", "shop-1");
+        (election.lease_name, election.namespace)
+    };
+    let [shop, garden, other] = ["shop", "garden", "other"].map(str::to_owned);
+    assert_eq!(lease(""), (shop, garden.clone()));
+    assert_eq!(lease("leaderElection: {leaseName: other}"), (other.clone(), garden));
+    assert_eq!(lease("leaderElection: {leaseName: other, namespace: other}"), (other.clone(), other));
+}
+
+#[test]
 fn the_default_file_has_every_key_at_its_default() {
     let text = shop_schema().default_file("shop");
     let loaded = shop_schema().parse(&text, "m.yaml", &Overrides::default()).unwrap();

@@ -75,7 +75,6 @@ fn a_project_is_small_and_has_no_name_of_the_templates() {
     has("samples/http-till.yaml", "apiVersion: tills.example.org/v1alpha1\nkind: HTTPTill\n");
     has("tests/cluster.rs", "use til_desk::api::http_till::HTTPTill;");
     has("tests/cluster.rs", "../samples/http-till.yaml");
-    has("config/manager.yaml", "leaseName: til-desk");
 }
 
 #[test]

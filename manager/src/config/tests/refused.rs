@@ -17,8 +17,8 @@ shop: {maxOrders: 1001, patience: 10ms, prices: {apple: 0, pear: 1, plum: 0}, co
 "#,
         &[
             r#"m.yaml: leaderElection.leaseDuration: "2h"; expected a duration from 1s to 1h"#,
-            "m.yaml: leaderElection.leaseName: \"A_b\"; expected the name of a Lease: lower-case letters, \
-             digits, - and .",
+            "m.yaml: leaderElection.leaseName: \"A_b\"; expected the name of a Lease (lower-case letters, \
+             digits, - and .) or \"\" for the program's",
             "m.yaml: leaderElection.leaseDuration: 7200s; expected whole seconds from 1s to 3600s: the Lease \
              stores no fractions",
             "m.yaml: metrics.tlsDir: \"./tls\"; expected an absolute path such as /etc/mainstay/tls, or \"\" \
