@@ -112,7 +112,7 @@ pub(super) struct Shown<'a> {
 /// Files by path.
 type Files = BTreeMap<String, String>;
 
-/// Parses the reference of an image. Only its characters are checked, which a container runtime does too.
+/// Parses the reference of an image. Only its characters are checked; a container runtime checks the rest.
 fn image(text: &str) -> Result<String, String> {
     let is_at_end = |c: char| c.is_ascii_alphanumeric();
     let is_inside = |c: char| is_at_end(c) || "._-/:@+".contains(c);

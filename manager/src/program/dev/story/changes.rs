@@ -31,10 +31,9 @@ fn differing(path: String, old: &Value, new: &Value, paths: &mut Vec<String>) {
     };
     let removed = before.keys().filter(|name| !after.contains_key(*name));
     for name in after.keys().chain(removed) {
-        if !path.is_empty() {
-            differing(format!("{path}.{name}"), &old[name], &new[name], paths);
-        } else if name != "metadata" && name != "status" {
-            differing(format!(" {name}"), &old[name], &new[name], paths);
+        let below = if path.is_empty() { format!(" {name}") } else { format!("{path}.{name}") };
+        if below != " metadata" && below != " status" {
+            differing(below, &old[name], &new[name], paths);
         }
     }
 }
